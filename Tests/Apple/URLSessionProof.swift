@@ -1,18 +1,16 @@
-// Runs on a Mac only (macOS 14 or later), and no test of this repository runs it: Linux has no such URLSession.
-// README.md in this folder has its requirements, and explains its report.
+// Runs on a Mac only (macOS 14 or later), and in no test, because Linux has no such URLSession. README.md in this
+// folder has its requirements, and explains its report.
 //
 //     swift Tests/Apple/URLSessionProof.swift http://localhost:8080/files/
 
 import Foundation
 
-/// The reason why a case failed.
 struct Failure: Error {
     let reason: String
 
     init(_ reason: String) { self.reason = reason }
 }
 
-/// The reason why a case could not be tried.
 struct NotTried: Error {
     let reason: String
 
@@ -23,13 +21,13 @@ struct NotTried: Error {
 func say(_ line: String) { FileHandle.standardOutput.write(Data((line + "\n").utf8)) }
 
 struct Options {
-    /// The URL of uploads, with a slash at the end.
+    /// The URL of uploads, with a trailing slash.
     let target: URL
-    /// The URL of delivered uploads, with a slash at the end.
+    /// The URL of delivered uploads, with a trailing slash.
     var delivered: URL
-    /// The number of bytes of a large upload.
+    /// A large upload's length in bytes.
     var length: Int64 = 256 << 20
-    /// The time that a case waits for one event, in seconds.
+    /// The seconds that a case waits for one event.
     var patience = 120.0
     /// A shell command that closes the server's connections.
     var cut: String?
@@ -77,21 +75,18 @@ struct Options {
     }
 }
 
-/// The content of an upload as a stream, from the beginning or an offset: a thread writes a file into a bound stream
-/// pair.
+/// An upload's content as a stream from any offset: a thread writes a file into a bound stream pair.
 final class Feeder: @unchecked Sendable {
     private let file: URL
     private let condition = NSCondition()
-    /// The offset at which the thread waits.
     private var limit: Int64
 
-    /// Creates a feeder that stops at `limit` until `release()`.
+    /// Stops at `limit` until `release()`.
     init(_ file: URL, limit: Int64 = .max) {
         self.file = file
         self.limit = limit
     }
 
-    /// Lets the thread write the rest.
     func release() {
         condition.lock()
         limit = .max
@@ -99,7 +94,6 @@ final class Feeder: @unchecked Sendable {
         condition.unlock()
     }
 
-    /// Returns a new stream that begins with the byte at `offset`.
     func stream(from offset: Int64) -> InputStream? {
         var input: InputStream?
         var output: OutputStream?
@@ -123,7 +117,7 @@ final class Feeder: @unchecked Sendable {
         return input
     }
 
-    /// Writes all of `part`; returns false if the stream is closed.
+    /// Writes all of `part`; false if the stream is closed.
     private static func write(_ part: Data, to output: OutputStream) -> Bool {
         part.withUnsafeBytes { (bytes: UnsafeRawBufferPointer) in
             var rest = bytes.bindMemory(to: UInt8.self)[...]
@@ -145,9 +139,9 @@ final class Course: NSObject, URLSessionDataDelegate, URLSessionDownloadDelegate
 {
     struct State {
         var informational: [HTTPURLResponse] = []
-        /// The number of content bytes that this task sent.
+        /// The content bytes that this task sent.
         var sent: Int64 = 0
-        /// The number of bytes of the downloaded file, including those before a pause.
+        /// The bytes of the downloaded file, including those before a pause.
         var received: Int64 = 0
         /// The offset at which a download resumed.
         var resumedAt: Int64?
@@ -160,7 +154,7 @@ final class Course: NSObject, URLSessionDataDelegate, URLSessionDownloadDelegate
         var isOver = false
         /// The result of a cancellation, once it has one.
         var resumeData: Data??
-        /// The requests of the task, with the statuses of their responses.
+        /// The task's requests, with their responses' statuses.
         var requests: [String] = []
 
         /// The upload resource that the server named first.
@@ -181,7 +175,6 @@ final class Course: NSObject, URLSessionDataDelegate, URLSessionDownloadDelegate
         self.feeder = feeder
     }
 
-    /// A session with this delegate, for one task.
     func session(_ configuration: URLSessionConfiguration = .ephemeral) -> URLSession {
         configuration.timeoutIntervalForRequest = options.patience
         return URLSession(configuration: configuration, delegate: self, delegateQueue: nil)
@@ -194,7 +187,7 @@ final class Course: NSObject, URLSessionDataDelegate, URLSessionDownloadDelegate
         condition.unlock()
     }
 
-    /// Waits until a condition holds; fails after the patience of the command line.
+    /// Waits until a condition holds, for at most the command line's patience.
     @discardableResult
     func wait(for what: String, until holds: (State) -> Bool) throws -> State {
         let deadline = Date(timeIntervalSinceNow: options.patience)
@@ -352,20 +345,18 @@ final class Course: NSObject, URLSessionDataDelegate, URLSessionDownloadDelegate
     }
 }
 
-/// The response of a gateway with the upstream `directory:` to an upload, as started by `make run`.
+/// A response of the upstream `directory:`, which `make run` uses.
 struct Answer: Decodable {
     let id: String
     let name: String
     let length: Int64
 }
 
-/// The source of an upload's content.
 enum Body: String {
     case file
     case stream
 }
 
-/// The cases and their shared state.
 @available(macOS 14.0, *)
 final class Proof {
     private let options: Options
@@ -417,14 +408,7 @@ final class Proof {
         }
     }
 
-    /// Checks the response to an upload, and the delivered content.
-    ///
-    /// - Parameters:
-    ///   - state: the state at the end of the task.
-    ///   - content: the file that was sent.
-    ///   - resource: the upload resource that the first 104 named; nil if none is expected.
-    /// - Returns: the findings, for the report.
-    /// - Throws: `Failure` with the reason; `NotTried` if the upstream does not name the upload.
+    /// Checks the response and the delivered content; `resource` is the one in the first 104, nil if none is expected.
     @discardableResult
     private func check(_ state: Course.State, content: URL, resource: URL?) throws -> String {
         if let error = state.error { throw Failure("the task failed: \(error)") }
@@ -472,7 +456,7 @@ final class Proof {
         return found.joined(separator: ", ")
     }
 
-    /// Downloads a delivered upload; nil if the server does not serve it.
+    /// Downloads a delivered upload; nil if it is not served.
     private func download(_ place: URL) throws -> URL? {
         let course = Course(options)
         course.session().downloadTask(with: place).resume()
@@ -485,7 +469,7 @@ final class Proof {
         return state.file
     }
 
-    /// An upload so small that the gateway creates no upload resource.
+    /// An upload too small for an upload resource.
     func small() throws -> String {
         let content = folder.appendingPathComponent("small")
         try Self.fill(content, length: 64 << 10)
@@ -511,7 +495,7 @@ final class Proof {
         return try check(state, content: large, resource: state.resource)
     }
 
-    /// A data task with `httpBodyStream`: it is not an upload task, so URLSession need not make it resumable.
+    /// A data task with `httpBodyStream`, which URLSession need not make resumable.
     func bodyStream() throws -> String {
         let feeder = Feeder(large)
         let course = Course(options, feeder: feeder)
@@ -522,7 +506,7 @@ final class Proof {
         return try check(state, content: large, resource: state.resource)
     }
 
-    /// Begins an upload, and waits until a part is sent and the upload resource is known.
+    /// Begins an upload, and waits for a sent part and the upload resource.
     private func begin(_ body: Body, _ name: String) throws -> (
         Course, Feeder, URLSessionUploadTask, URL
     ) {
@@ -627,14 +611,14 @@ final class Proof {
             session.invalidateAndCancel()
             throw NotTried("\(failure.reason); the system may want an app with a bundle identifier")
         }
-        // NSURLErrorBackgroundSession...: the system refuses the session, independently of the server.
+        // NSURLErrorBackgroundSession...: the system, not the server, refuses the session.
         if let error = state.error as? URLError, [-995, -996, -997].contains(error.code.rawValue) {
             throw NotTried("the system refuses a background session of this program: \(error)")
         }
         return try check(state, content: large, resource: state.resource)
     }
 
-    /// Runs every case, and returns the number of failures.
+    /// Runs every case and returns the number of failures.
     func run() -> Int {
         let cases: [(String, () throws -> String)] = [
             ("small file", small),

@@ -1,12 +1,11 @@
 // The processor time, memory and threads of processes.
 //
-// Processor time comes from the process's CPU-time clock. It is the sum in /proc/PID/stat (user and system time of
-// all threads, ended ones included), but in nanoseconds instead of ticks of 10 ms. Memory comes from
-// /proc/PID/status.
+// Processor time is the sum in /proc/PID/stat (user and system time of all threads, ended ones included), but from the
+// process's CPU-time clock, in nanoseconds instead of ticks of 10 ms.
 
 import Glibc
 
-/// The seconds of user and system time that `pid` has used; 0 if it no longer exists.
+/// The user and system seconds that `pid` has used; 0 if it is gone.
 func processorSeconds(_ pid: pid_t) -> Double {
     var clock = clockid_t()
     guard clock_getcpuclockid(pid, &clock) == 0 else { return 0 }
@@ -15,7 +14,6 @@ func processorSeconds(_ pid: pid_t) -> Double {
     return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
 }
 
-/// The processor seconds that the calling thread has used.
 func threadSeconds() -> Double {
     var time = timespec()
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
@@ -30,11 +28,11 @@ func children(of parent: pid_t) -> [pid_t] {
 struct ProcessStatus {
     /// Resident memory, in bytes (`VmRSS`).
     let resident: Int64
-    /// Peak resident memory since `resetPeak`, in bytes (`VmHWM`).
+    /// The peak since `resetPeak`, in bytes (`VmHWM`).
     let peak: Int64
     let threads: Int
 
-    /// Reads the status of `pid`; all 0 if it no longer exists.
+    /// Reads the status of `pid`; all 0 if it is gone.
     init(_ pid: pid_t) {
         var numbers: [Substring: Int64] = [:]
         for line in readText("/proc/\(pid)/status").split(separator: "\n") {
@@ -46,7 +44,6 @@ struct ProcessStatus {
         threads = Int(numbers["Threads"] ?? 0)
     }
 
-    /// Resets the peak of `pid` to its current memory.
     static func resetPeak(_ pid: pid_t) {
         let file = open("/proc/\(pid)/clear_refs", O_WRONLY | O_CLOEXEC)
         guard file >= 0 else { return }

@@ -1,8 +1,7 @@
 // spoolgate-bench: compares spoolgate with nginx's own ways to receive an upload.
 //
-// It starts its own nginx, spoolgate and sink in a state directory, measures the sections given on the command
-// line, prints tables and the project's targets, and ends its processes. The exit status is 0 for any figures, 1 if
-// something failed, 64 for an invalid command line.
+// It starts nginx, spoolgate and a sink in a state directory, measures the given sections, and prints tables and the
+// project's targets. The exit status is 0 for any figures, 1 if something failed, 64 for an invalid command line.
 
 import Glibc
 
@@ -39,7 +38,7 @@ enum Bench {
             defer { close(lock) }
             let clean = { @Sendable in
                 Child.endAll()
-                // The next run removes the files that cannot be removed now.
+                // The next run removes the rest.
                 try? emptyDirectory(options.state + "/work")
             }
             try endOnSignal(clean)
@@ -52,9 +51,7 @@ enum Bench {
         }
     }
 
-    /// Runs the sections and prints the targets.
-    ///
-    /// - Returns: whether everything worked.
+    /// Runs the sections and prints the targets; false if something failed.
     private static func run(_ options: Options) throws -> Bool {
         if !options.json {
             print("The gateway's setting promise: \(options.promise).")
@@ -100,7 +97,7 @@ enum Bench {
         }
     }
 
-    /// Runs section E, with a separate stage for each number of uploads.
+    /// Runs section E, with a stage for each number of uploads.
     private static func runSlowUploads(_ options: Options) throws -> SectionResult {
         var rows: [RowResult] = []
         for count in options.slowCounts {
@@ -118,7 +115,7 @@ enum Bench {
         )
     }
 
-    /// Locks the state directory for this process, until the descriptor is closed.
+    /// Locks the state directory until the descriptor is closed.
     private static func lockState(_ state: String) throws -> Int32 {
         try makeDirectory(state)
         let path = state + "/lock"

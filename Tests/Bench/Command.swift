@@ -1,17 +1,14 @@
-// Programs that are run once, and their processor time.
+// Programs run once, and their processor time.
 
 import Glibc
 
 struct CommandRun {
-    /// Seconds from its start until its end.
     let seconds: Double
-    /// Processor seconds, user and system, of the program and its children.
+    /// User and system time of the program and its children.
     let processorSeconds: Double
     let output: String
 
-    /// Runs a program and waits for its end.
-    ///
-    /// - Throws: `BenchFailure` if it cannot be started or its exit status is not 0.
+    /// Runs a program to its end, and requires exit status 0.
     init(
         _ name: String,
         program: String,
@@ -41,7 +38,7 @@ struct CommandRun {
     }
 }
 
-/// The processor seconds of all children that have ended.
+/// The processor seconds of all ended children.
 func endedSeconds() -> Double {
     var usage = rusage()
     getrusage(__rusage_who_t(RUSAGE_CHILDREN.rawValue), &usage)

@@ -1,8 +1,7 @@
-// The configuration of nginx and the settings of spoolgate.
+// nginx's configuration and spoolgate's settings.
 //
-// One nginx process serves all peers: dav PUT (`/dav/`), client_body_in_file_only (`/file-only/`), the unbuffered
-// proxy (`/proxy/`), tusd (`/tus/`), a plain response (`/return/`), and a FastCGI location for each route of
-// spoolgate.
+// One nginx process serves all peers: dav PUT (`/dav/`), client_body_in_file_only (`/file-only/`), the unbuffered proxy
+// (`/proxy/`), tusd (`/tus/`), a plain response (`/return/`), and a FastCGI location for each route of spoolgate.
 
 import Glibc
 
@@ -94,7 +93,7 @@ func nginxConfiguration(
         """
 }
 
-/// The server that terminates TLS for the sink.
+/// Terminates TLS for the sink.
 private func secureServer(_ identity: Identity) -> String {
     """
     server {
@@ -112,7 +111,6 @@ private func secureServer(_ identity: Identity) -> String {
     """
 }
 
-/// The directives of a spoolgate location if nginx has the module.
 private func gatewayDirectivesOfModule(_ spoolReceive: SpoolReceive) -> String {
     """
 
@@ -144,10 +142,10 @@ private let gatewayDirectives = """
 
     """
 
-/// spoolgate's settings: `default` and `small` deliver to the sink, `drop` and `drop-process` into a directory,
-/// each with another promise.
+/// spoolgate's settings: `default` and `small` deliver to the sink, `drop` and `drop-process` into a directory, each
+/// with another promise.
 ///
-/// Threads are the product's default, unless section E needs more.
+/// Threads are the default, unless section E needs more.
 func gatewaySettings(
     work: String,
     socket: String,
@@ -193,7 +191,7 @@ func gatewaySettings(
         """
 }
 
-/// Raises this process's soft limit of open files to its hard limit; children inherit it.
+/// Raises the soft limit of open files to the hard limit; children inherit it.
 func raiseOpenFilesLimit() {
     var limit = rlimit()
     guard getrlimit(__rlimit_resource_t(UInt32(RLIMIT_NOFILE.rawValue)), &limit) == 0 else {
@@ -203,7 +201,6 @@ func raiseOpenFilesLimit() {
     setrlimit(__rlimit_resource_t(UInt32(RLIMIT_NOFILE.rawValue)), &limit)
 }
 
-/// The number of files that this process and its children may open.
 func openFilesLimit() -> Int {
     var limit = rlimit()
     guard getrlimit(__rlimit_resource_t(UInt32(RLIMIT_NOFILE.rawValue)), &limit) == 0 else {

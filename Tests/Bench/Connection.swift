@@ -1,11 +1,11 @@
 // A kept-alive connection to a server, and the content it sends.
 //
-// It follows no redirect, retries nothing, and may be used by one thread at a time.
+// It follows no redirect, retries nothing, and serves one thread at a time.
 
 import Glibc
 import SpoolgateTestSupport
 
-/// The content that all clients send: one block, repeated.
+/// All clients' content: one block, repeated.
 enum Content {
     static let blockLength = 256 << 10
     /// The values 0 to 250, repeated.
@@ -16,7 +16,7 @@ struct Request {
     var method: String
     var target: String
     var fields: [(name: String, value: String)] = []
-    /// The number of bytes of content; nil: no content and no Content-Length.
+    /// The bytes of content; nil: no content and no Content-Length.
     var length: Int64?
 
     init(
@@ -28,7 +28,6 @@ struct Request {
         (self.method, self.target, self.fields, self.length) = (method, target, fields, length)
     }
 
-    /// The request line and header section.
     var bytes: [UInt8] {
         var text = "\(method) \(target) HTTP/1.1\r\nHost: bench.test\r\n"
         for field in fields { text += "\(field.name): \(field.value)\r\n" }
@@ -40,7 +39,7 @@ struct Request {
 extension WireClient.Answer {
     func number(_ name: String) -> Int64? { self[name].flatMap { Int64($0) } }
 
-    /// The path of `Location`, which may be absolute or relative.
+    /// The path of an absolute or relative `Location`.
     var locationPath: String? {
         guard let location = self["location"] else { return nil }
         guard let scheme = location.firstRange(of: "://") else { return location }
@@ -59,8 +58,6 @@ final class Connection {
     }
 
     /// Sends a request with `request.length` bytes of content and reads the final response.
-    ///
-    /// - Throws: `BenchFailure` if the connection closes before a final response.
     func exchange(_ request: Request) throws -> WireClient.Answer {
         let name = "\(request.method) \(request.target)"
         let sent = request.bytes.withUnsafeBytes { client.send($0) }
@@ -79,14 +76,7 @@ final class Connection {
         }
     }
 
-    /// Sends a request and requires one of the given statuses.
-    ///
-    /// - Parameters:
-    ///   - request: the request.
-    ///   - isTold: whether a 104 with a `Location` is required.
-    ///   - status: the accepted statuses.
-    /// - Returns: the final response.
-    /// - Throws: `BenchFailure` if a requirement is not met.
+    /// Sends a request, and requires one of the statuses and, if `isTold`, a 104 with a `Location`.
     @discardableResult
     func exchange(
         _ request: Request,

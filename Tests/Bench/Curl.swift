@@ -1,7 +1,6 @@
 // The curl command as the peer of a delivery: one process with a kept-alive connection.
 
 struct Curl {
-    /// The option to send a file with.
     enum Way {
         /// `-T`: read and sent in pieces.
         case upload
@@ -17,15 +16,7 @@ struct Curl {
         self.stage = stage
     }
 
-    /// Sends `file` once; the clock of the outcome's row runs meanwhile.
-    ///
-    /// - Parameters:
-    ///   - file: the path of the file.
-    ///   - length: its length in bytes.
-    ///   - way: the option to send it with.
-    ///   - url: the target; nil: the sink.
-    /// - Returns: the outcome, with the check of the result.
-    /// - Throws: `BenchFailure` if curl cannot be started or fails.
+    /// Sends `file`, `length` bytes, once to `url` (nil: the sink), while the clock of the outcome's row runs.
     func send(
         _ file: String,
         length: Int64,
@@ -67,7 +58,7 @@ struct Curl {
 }
 
 extension Outcome {
-    /// Reads the output of a program that prints a line `BYTES SECONDS` for each of `count` deliveries.
+    /// Reads a program's output, a line `BYTES SECONDS` for each of `count` deliveries.
     init(_ run: CommandRun, length: Int64, count: Int) throws {
         var latencies: [Double] = []
         for line in run.output.split(separator: "\n") {

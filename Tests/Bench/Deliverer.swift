@@ -1,7 +1,7 @@
-// spoolgate's delivery alone: a process that sends a file repeatedly with the daemon's own code.
+// spoolgate's delivery alone: a process that sends a file repeatedly with the daemon's own code, without nginx, FastCGI
+// and record.
 //
-// There is no nginx, no FastCGI and no record. It prints a line `BYTES SECONDS` for each delivery, with the number
-// of bytes that the sink counted.
+// It prints a line `BYTES SECONDS` for each delivery, with the bytes that the sink counted.
 
 import Glibc
 import HTTPTypes
@@ -27,7 +27,7 @@ enum Deliverer {
         return try Outcome(run, length: length, count: count)
     }
 
-    /// Delivers; the arguments are the target, the file, the count, and the authority for https.
+    /// Delivers; the arguments are target, file, count, and the authority for https.
     static func run(_ arguments: ArraySlice<String>) throws {
         let arguments = Array(arguments)
         guard arguments.count >= 3, let count = Int(arguments[2]) else {
@@ -74,7 +74,7 @@ enum Deliverer {
     }
 }
 
-/// Keeps the status and the number in the sink's response.
+/// Keeps the status and the number of the sink's response.
 private final class CountingSink: ResponseSink {
     private(set) var status = 0
     private var text = ""

@@ -1,4 +1,4 @@
-// Sections F and G: the delivery of one large received upload to the upstream, compared with curl.
+// Sections F and G: the delivery of one large received upload, compared with curl.
 
 enum Deliveries {
     static let uploadRow = "curl -T file"
@@ -60,7 +60,7 @@ enum Deliveries {
         }
     }
 
-    /// Creates an incomplete upload with all its content: an empty append then starts its delivery.
+    /// Creates an incomplete upload with all its content, whose delivery an empty append starts.
     private static func receive(
         _ length: Int64,
         _ target: String,

@@ -1,6 +1,4 @@
-// The error of the benchmark.
-//
-// A slow figure is not a failure; a wrong status, a lost byte or a process that does not start is.
+// The error of the benchmark: a wrong status, a lost byte or a process that does not start, but no slow figure.
 
 import Glibc
 
@@ -12,7 +10,6 @@ struct BenchFailure: Error, CustomStringConvertible {
         self.description = description
     }
 
-    /// Creates a failure of a system call, with the text of `errno`.
     init(call: String, on subject: String = "", code: Int32 = errno) {
         let text = String(cString: strerror(code))
         description = subject.isEmpty ? "\(call): \(text)" : "\(call) \(subject): \(text)"

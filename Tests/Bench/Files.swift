@@ -1,4 +1,4 @@
-// The directories that the benchmark creates, empties and removes.
+// The benchmark's directories.
 //
 // Invariant: the benchmark removes nothing outside its own directory.
 
@@ -8,19 +8,19 @@ func makeDirectory(_ path: String) throws {
     try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
 }
 
-/// Removes all entries of a directory and keeps the directory; a missing directory counts as empty.
+/// Removes all entries of a directory, which may be missing.
 func emptyDirectory(_ path: String) throws {
     for name in directoryNames(path) {
         try FileManager.default.removeItem(atPath: "\(path)/\(name)")
     }
 }
 
-/// The names in a directory; empty if it cannot be read.
+/// The names in a directory; empty if unreadable.
 func directoryNames(_ path: String) -> [String] {
     (try? FileManager.default.contentsOfDirectory(atPath: path)) ?? []
 }
 
-/// The content of a text file; empty if it cannot be read.
+/// A text file's content; empty if it cannot be read.
 func readText(_ path: String) -> String {
     String(decoding: FileManager.default.contents(atPath: path) ?? Data(), as: UTF8.self)
 }
@@ -29,9 +29,7 @@ func writeText(_ text: String, to path: String) throws {
     try Data(text.utf8).write(to: URL(filePath: path))
 }
 
-/// Makes a file's content durable.
-///
-/// - Returns: the processor seconds it took.
+/// Makes a file durable, and returns the processor seconds it took.
 func synchronise(_ path: String) throws -> Double {
     let file = open(path, O_RDONLY | O_CLOEXEC)
     guard file >= 0 else { throw BenchFailure(call: "open", on: path) }
@@ -56,7 +54,7 @@ func fileLengths(below directory: String) throws -> [Int64] {
     }
 }
 
-/// Creates a file of `length` bytes of the shared block; it is durable on return.
+/// Creates a durable file of `length` bytes of the shared block.
 func makeFile(_ path: String, length: Int64) throws {
     let file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o644)
     guard file >= 0 else { throw BenchFailure(call: "open", on: path) }

@@ -1,14 +1,11 @@
-// The TLS identity of the sink: a key and a self-signed certificate.
+// The sink's TLS identity: a key and a self-signed certificate.
 
 struct Identity {
     let port: UInt16
-    /// The PEM file of the certificate, which clients receive as their authority.
+    /// A PEM file, which clients receive as their authority.
     let certificate: String
     let key: String
 
-    /// Creates the files in a directory with the openssl command.
-    ///
-    /// - Throws: `BenchFailure` if the command is missing or fails.
     init(in directory: String, log: String) throws {
         port = try freePort()
         certificate = directory + "/sink.pem"

@@ -1,8 +1,7 @@
-// The measurement of rows: they take turns in each round, and the servers' processor time is read before and after
-// each.
+// The measurement of rows, which take turns in each round.
 //
-// The clock runs from the first byte of a row's work until its last response. Checks and cleanup follow it, and are
-// neither timed nor counted.
+// The clock runs from the first byte of a row's work until its last response; the servers' processor time is read
+// before and after. Checks and cleanup are neither timed nor counted.
 
 import Foundation
 
@@ -11,17 +10,17 @@ struct Outcome {
     var latencies: [Double] = []
     /// The number of requests, if it is not fixed.
     var requests = 0
-    /// Processor seconds of a program that was run for this row; nil: no program was run.
+    /// Processor seconds of the program run for this row, if any.
     var programSeconds: Double?
-    /// Processor seconds that the benchmark spent on a server's work (making a file durable).
+    /// Processor seconds that the benchmark spent for a server (making a file durable).
     var addedSeconds = 0.0
     /// Checks the result; neither timed nor counted.
     var check: () throws -> Void = {}
 }
 
-/// The program that nginx passes requests to, whose processor time and memory belong to the row.
+/// The program that nginx passes requests to; its processor time and memory belong to the row.
 enum Behind {
-    /// No program, or one of the row itself.
+    /// No program, or the row's own.
     case nothing
     case gateway
     case tusd
@@ -29,12 +28,12 @@ enum Behind {
 
 /// One line of a table: one way to do the section's work.
 struct Row {
-    /// Its name in tables, unique in its section.
+    /// The name in tables, unique in its section.
     let name: String
     let behind: Behind
     /// Whether its uploads are told by 104, which needs nginx's module.
     var isTold = false
-    /// Prepares the work, neither timed nor counted; `Int` is the round.
+    /// Preparation, neither timed nor counted; `Int` is the round.
     var prepare: (Int) throws -> Void = { _ in }
     let run: (Int) throws -> Outcome
 }
@@ -42,12 +41,12 @@ struct Row {
 struct Sample {
     /// Seconds from the first byte until the last response.
     let seconds: Double
-    /// Processor seconds of nginx, of the program behind nginx, and of the benchmark on their behalf.
+    /// Processor seconds of nginx, the program behind it, and the benchmark on their behalf.
     let serverSeconds: Double
-    /// Processor seconds of the program behind nginx; nil for a row without one.
+    /// Processor seconds of the program behind nginx, if any.
     let ownSeconds: Double?
     let sinkSeconds: Double
-    /// Peak resident memory of the program behind nginx, in bytes; nil for a row without one.
+    /// Peak resident bytes of the program behind nginx, if any.
     let peak: Int64?
     let others: OthersUse
     let outcome: Outcome
@@ -60,9 +59,9 @@ struct RowResult {
     let name: String
     var rounds: [[String: Double]] = []
     var others: [OthersUse] = []
-    /// The error that ended the row; nil: it worked.
+    /// The error that ended the row, if any.
     var failure: (any Error)?
-    /// The prerequisite whose absence kept the row from running; nil: nothing is missing.
+    /// The missing prerequisite, if any.
     var lacks: String?
 
     var isMeasured: Bool { failure == nil && lacks == nil }
@@ -71,7 +70,6 @@ struct RowResult {
         rounds.compactMap { $0[key] }
     }
 
-    /// Keeps only the rounds with these indices.
     mutating func keep(_ kept: [Int]) {
         guard isMeasured else { return }
         (rounds, others) = (kept.map { rounds[$0] }, kept.map { others[$0] })
@@ -80,20 +78,11 @@ struct RowResult {
 
 /// Measures `rows` on `stage` until the requested number of rounds were quiet.
 ///
-/// The rows take turns, and each round begins one row further. Disturbed rounds are repeated, up to three times the
-/// requested number of rounds in all. The result contains only the quiet rounds, or all rounds if none was quiet. A
-/// row that fails is not run again.
+/// The rows take turns, and each round begins one row further; `--peers-only` omits rows that need spoolgate. Disturbed
+/// rounds are repeated, up to three times the requested number in all. The result contains only the quiet rounds, or
+/// all if none was quiet. A row that fails is not run again.
 ///
-/// - Parameters:
-///   - rows: the rows; those that need spoolgate are omitted with `--peers-only`.
-///   - stage: the stage that they run on.
-///   - section: the section of the rows.
-///   - title: the title of the section.
-///   - columns: the columns of the section's table.
-///   - options: the number of rounds, and whether only peers run.
-///   - memory: the bytes of page cache that a row fills.
-///   - figures: converts a sample to values by column key.
-/// - Returns: the section's results.
+/// `memory` is the page cache in bytes that a row fills; `figures` converts a sample to values by column key.
 func takeTurns(
     _ rows: [Row],
     on stage: Stage,
@@ -187,9 +176,8 @@ private func measure(
     return sample
 }
 
-/// The value that `share` (0...1) of the nonempty `values` are below.
-///
-/// The median of an even number of values is the mean of the middle two.
+/// The value that `share` (0...1) of the nonempty `values` are below; the median of an even number is the mean of the
+/// middle two.
 func percentile(_ values: [Double], _ share: Double) -> Double {
     let sorted = values.sorted()
     if share == 0.5 && sorted.count.isMultiple(of: 2) {

@@ -1,14 +1,13 @@
 // Page cache made available before a row fills it.
 //
 // If the host of a virtual machine reclaims free pages (free page reporting, ballooning), the first touch of a page
-// costs several times the write itself, for a random row. The benchmark therefore fills the page cache as the row
-// will, in pieces as large as nginx's, and frees it at once. On hardware this has no effect.
+// costs a random row several times the write. So the benchmark fills the page cache as the row will, in pieces as large
+// as nginx's, and frees it at once. On hardware this has no effect.
 
 import Glibc
 
-/// Fills `length` bytes of page cache with a file in `directory`, and removes the file before it is written back.
-///
-/// It uses at most half of the available memory.
+/// Fills `length` bytes of page cache, at most half of the available memory, with a file that is removed before it is
+/// written back.
 func touchMemory(_ length: Int64, in directory: String) throws {
     guard length > 0 else { return }
     let path = directory + "/touched"
@@ -25,7 +24,7 @@ func touchMemory(_ length: Int64, in directory: String) throws {
     }
 }
 
-/// The bytes that can be used without swapping (`MemAvailable`).
+/// The bytes usable without swapping (`MemAvailable`).
 private func availableMemory() -> Int64 {
     for line in readText("/proc/meminfo").split(separator: "\n") {
         let words = line.split(separator: " ")

@@ -1,7 +1,7 @@
 // Section D: the rate of offset retrieval.
 //
-// One thread drives all connections with poll, each with one request in progress. The same loop drives all rows
-// with requests of the same form, so that the client's cost is the same in each.
+// One thread drives all connections with poll, each with one request in progress. All rows use this loop and requests
+// of the same form, so that the client costs the same.
 
 import Glibc
 import SpoolgateTestSupport
@@ -97,7 +97,7 @@ private final class HeadLoop {
         for socket in sockets { close(socket.fd) }
     }
 
-    /// Sends requests for `seconds`, then waits for the outstanding responses.
+    /// Sends requests for `seconds`, then awaits the outstanding responses.
     func run(for seconds: Double) throws -> Outcome {
         let end = now() + seconds
         for index in sockets.indices { try ask(index) }

@@ -106,7 +106,7 @@ enum OneRequest {
     }
 }
 
-/// Sends a request whose response is the sink's, and checks that the sink counted every byte.
+/// Sends a request, and checks that the sink counted every byte.
 func deliver(_ request: Request, _ stage: Stage) throws -> Outcome {
     let connection = try Connection(to: stage.address)
     let response = try connection.exchange(request, expecting: 200)
@@ -115,7 +115,6 @@ func deliver(_ request: Request, _ stage: Stage) throws -> Outcome {
     }
 }
 
-/// Requires that the count in the sink's response equals the length of the request's content.
 func requireCount(_ response: WireClient.Answer, _ request: Request) throws {
     let counted = Int64(response.text.prefix { $0 != "\n" })
     guard counted == request.length else {
@@ -126,7 +125,7 @@ func requireCount(_ response: WireClient.Answer, _ request: Request) throws {
     }
 }
 
-/// The outcome of work that creates `count` files of a length in a directory; its check empties the directory.
+/// The outcome of creating `count` files, whose check empties their directory.
 func keptFile(ofLength wanted: Int64, count: Int = 1, in directory: String) -> Outcome {
     Outcome {
         let kept = try fileLengths(below: directory).count { $0 == wanted }

@@ -1,4 +1,4 @@
-// The command line. Every option has a default, so that `spoolgate-bench` alone measures everything.
+// The command line; without options, `spoolgate-bench` measures everything.
 
 enum Section: String, CaseIterable {
     case oneRequest = "A"
@@ -21,15 +21,13 @@ enum SpoolReceive: String {
 
 struct Options {
     var sections = Section.allCases
-    /// The number of quiet rounds to measure; the rows take turns in each.
+    /// The number of quiet rounds to measure.
     var rounds = 3
-    /// The most rounds that are measured.
     var mostRounds: Int { isQuick ? rounds : 3 * rounds }
-    /// The length of the large upload, in bytes.
+    /// The large upload's length in bytes.
     var largeLength: Int64 = 1 << 30
     /// The numbers of simultaneous slow uploads, one run for each.
     var slowCounts = [2_000]
-    /// The duration of the slow uploads in seconds.
     var slowSeconds = 20.0
     /// The seconds of one sample of the HEAD rate.
     var rateSeconds = 2.0
@@ -38,22 +36,21 @@ struct Options {
     var promise = "power-cut"
     /// Only the rows that need no spoolgate.
     var peersOnly = false
-    /// Whether sizes are smaller than those of the targets.
+    /// Whether sizes are smaller than the targets'.
     var isQuick = false
     /// JSON lines instead of tables.
     var json = false
     /// A directory on the disk under test.
     var state = "./.run/bench"
-    /// The path of the daemon; nil: next to this program.
+    /// The daemon's path; nil: next to this program.
     var gatewayProgram: String?
     var nginxProgram = "nginx"
-    /// The file of the nginx module that forwards 104; nil: nginx runs without it.
+    /// The nginx module that forwards 104; nil: nginx runs without it.
     var module = builtModule()
-    /// The value of `spool_receive`.
     var spoolReceive = SpoolReceive.on
     /// Whether nginx's module writes content into the spool.
     var hasLane: Bool { module != nil && spoolReceive != .off }
-    /// The path of tusd; nil: it is not measured.
+    /// tusd's path; nil: not measured.
     var tusdProgram: String?
 
     static let help = """
@@ -98,10 +95,7 @@ struct Options {
         `spoolgate-bench sink` is the upstream that the benchmark starts.
         """
 
-    /// Reads the arguments that follow the program's name.
-    ///
-    /// - Returns: nil if they request help.
-    /// - Throws: `BenchFailure` for an unknown option or an invalid value.
+    /// Reads the arguments after the program's name; nil if they request help.
     static func parse(_ arguments: some Sequence<String>) throws -> Options? {
         var options = Options()
         var rounds: Int?
@@ -183,6 +177,5 @@ struct Options {
 }
 
 extension Section {
-    /// Whether its deliveries use https.
     var isSecure: Bool { self == .secureDelivery || self == .smallSecureDeliveries }
 }

@@ -1,16 +1,15 @@
-// Retrieves one offset repeatedly while the servers are busy with other work.
+// Retrieves one offset repeatedly during other work.
 
 import SpoolgatePosix
 import SpoolgateTestSupport
 import Synchronization
 
-/// The thread that retrieves the offset of an idle upload 50 times a second.
+/// Retrieves the offset of an idle upload 50 times a second.
 final class Prober: Sendable {
     private let isOver = Atomic<Bool>(false)
-    /// The seconds of each response, set at the end of the thread.
+    /// The seconds of each response, set when the thread ends.
     private let latencies = Monitor<Result<[Double], any Error>?>(nil)
 
-    /// Creates the upload and starts the thread.
     init(_ address: SocketAddress) throws {
         try Thread.start(name: "prober") { [self] in
             let result = Result { try ask(address) }
@@ -18,10 +17,7 @@ final class Prober: Sendable {
         }
     }
 
-    /// Stops the thread.
-    ///
-    /// - Returns: the seconds of each response, at least one.
-    /// - Throws: the error of the thread.
+    /// Stops the thread, and returns the seconds of each response, at least one.
     func stop() throws -> [Double] {
         isOver.store(true, ordering: .relaxed)
         guard let result = latencies.wait(until: .never, { $0 }) else { return [] }

@@ -1,8 +1,7 @@
-// The child processes of the benchmark.
+// The benchmark's child processes.
 //
-// Invariant: unless it is killed with SIGKILL, the benchmark ends and reaps every child before it exits (by return,
-// failure or Ctrl-C). Each child leads its own process group, so that Ctrl-C reaches only the benchmark, which then
-// ends the children in order.
+// Invariant: unless killed with SIGKILL, the benchmark ends and reaps every child before it exits. Each child leads its
+// own process group, so that Ctrl-C reaches only the benchmark, which then ends the children in order.
 
 import Glibc
 import SpoolgatePosix
@@ -16,11 +15,7 @@ struct Child: Sendable {
     let name: String
     let log: String
 
-    /// Starts `program` with `arguments`.
-    ///
-    /// Its errors go to the file `log`, and its output there or to `output` if that is given.
-    ///
-    /// - Throws: `BenchFailure` if the program cannot be started.
+    /// Starts `program`; its errors, and its output unless `output` is given, go to the file `log`.
     static func start(
         _ name: String,
         program: String,
@@ -63,7 +58,7 @@ struct Child: Sendable {
         return Child(pid: pid, name: name, log: log)
     }
 
-    /// The way it ended, as a sentence; nil while it runs; the process is not reaped.
+    /// The way it ended, as a sentence, or nil; it is not reaped.
     var ending: String? {
         var information = siginfo_t()
         let flags = WEXITED | WNOHANG | WNOWAIT
@@ -76,7 +71,7 @@ struct Child: Sendable {
             ? "\(name) ended with status \(status)" : "\(name) was ended by signal \(status)"
     }
 
-    /// Waits until it exits; returns its exit status, or 128 plus the number of the signal that ended it.
+    /// Waits for its exit status, or 128 plus the number of the signal that ended it.
     func waitForEnd() -> Int32 {
         var status: Int32 = 0
         while waitpid(pid, &status, 0) < 0, errno == EINTR {}
@@ -85,7 +80,7 @@ struct Child: Sendable {
         return signal == 0 ? (status >> 8) & 0xff : 128 + signal
     }
 
-    /// Ends it with SIGTERM, and after 10 s its whole group with SIGKILL.
+    /// Ends it with SIGTERM, and after 10 s its group with SIGKILL.
     func end() {
         Child.end([pid])
         running.withLock { $0.removeAll { $0 == pid } }
@@ -123,17 +118,16 @@ struct Child: Sendable {
     }
 }
 
-/// Whether this process received a signal to end.
 private let isEnding = Atomic<Bool>(false)
 
-/// Blocks forever if a signal is ending this process: failures are then caused by the signal.
+/// Blocks forever if a signal is ending this process, because that causes the failures.
 func waitIfEnding() {
     while isEnding.load(ordering: .relaxed) { pause(1) }
 }
 
 /// Runs `clean` and ends this process on SIGINT, SIGTERM or SIGHUP.
 ///
-/// Call it before any thread is started: the signals are blocked in all threads but its own.
+/// Call it before any thread is started: it blocks the signals in all threads but its own.
 func endOnSignal(_ clean: @escaping @Sendable () -> Void) throws {
     signal(SIGPIPE, SIG_IGN)
     var signals = sigset_t()

@@ -1,4 +1,4 @@
-// The paths of the programs that the benchmark starts.
+// The paths of the started programs.
 
 import Glibc
 
@@ -9,7 +9,7 @@ func ownProgram() throws -> String {
     return String(decoding: path[..<count].map(UInt8.init(bitPattern:)), as: UTF8.self)
 }
 
-/// The path of the daemon: the given one, or the one next to this program.
+/// The daemon's path: the given one, or next to this program.
 func gatewayProgram(_ options: Options) throws -> String {
     if let named = options.gatewayProgram { return named }
     let own = try ownProgram()
@@ -20,14 +20,14 @@ func gatewayProgram(_ options: Options) throws -> String {
     return path
 }
 
-/// The path of `spoolgate-upload`, next to the daemon.
+/// `spoolgate-upload`, next to the daemon.
 func clientProgram(_ options: Options) throws -> String {
     let gateway = try gatewayProgram(options)
     let directory = gateway.prefix(upTo: gateway.lastIndex(of: "/") ?? gateway.endIndex)
     return try absolutePath("\(directory)/spoolgate-upload")
 }
 
-/// The path of a program that is given as a path, or as a name in PATH or an sbin directory.
+/// Finds a program by path, or by name in PATH or an sbin directory.
 func findProgram(_ name: String) throws -> String {
     if name.contains("/") { return name }
     let path = getenv("PATH").map { String(cString: $0) } ?? "/usr/bin:/bin"
@@ -39,7 +39,7 @@ func findProgram(_ name: String) throws -> String {
     throw BenchFailure("no \(name) in PATH")
 }
 
-/// The nginx module that `make module` built next to this program; nil if it is missing.
+/// The nginx module that `make module` built, if any.
 func builtModule() -> String? {
     guard let own = try? ownProgram() else { return nil }
     // .build/TRIPLE/release/spoolgate-bench
@@ -48,9 +48,7 @@ func builtModule() -> String? {
     return access(path, R_OK) == 0 ? path : nil
 }
 
-/// The absolute path of a file.
-///
-/// - Throws: `BenchFailure` if the file does not exist.
+/// The absolute path of an existing file.
 func absolutePath(_ path: String) throws -> String {
     guard let resolved = realpath(path, nil) else {
         throw BenchFailure(call: "realpath", on: path)

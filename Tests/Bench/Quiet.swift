@@ -1,15 +1,14 @@
-// The processor use of other processes while a row is measured.
+// Other processes' processor use while a row is measured.
 //
-// Only processors are measured: another process that keeps the disk busy without computing shows only in the spread
-// of the figures. The kernel's own threads do not count as others: they mostly write back the measured data.
+// A process that keeps the disk busy without computing shows only in the spread of the figures. Kernel threads do not
+// count, because they mostly write back the measured data.
 
 import Glibc
 
-/// The processor use of other processes during a measurement.
 struct OthersUse {
-    /// The processor seconds that were available.
+    /// The available processor seconds.
     var capacity = 0.0
-    /// The processor seconds that others used.
+    /// The processor seconds of others.
     var seconds = 0.0
     /// The same by command name, for known processes.
     var commands: [String: Double] = [:]
@@ -17,13 +16,12 @@ struct OthersUse {
     /// The share of all processors, in percent.
     var percent: Double { capacity > 0 ? seconds / capacity * 100 : 0 }
 
-    /// The share and its three largest commands, for people.
     var text: String {
         let commands = largest.map { "\($0.command) \(decimal($0.percent, 1)) %" }
         return "\(decimal(percent, 1)) % of the machine: " + commands.joined(separator: ", ")
     }
 
-    /// The three largest commands, each with its share of all processors in percent.
+    /// The three largest commands, each with its share in percent.
     var largest: [(command: String, percent: Double)] {
         commands.filter { $0.value > 0 }
             .sorted { ($1.value, $0.key) < ($0.value, $1.key) }
@@ -39,16 +37,13 @@ struct OthersUse {
         }
     }
 
-    /// Whether a round is quiet: others used at most 10 % in all, and 25 % in each row.
-    ///
-    /// - Parameter rows: the use by others in each row of the round.
-    /// - Returns: whether the round is quiet.
+    /// Whether others used at most 10 % in the round, and 25 % in each of its rows.
     static func isQuiet(_ rows: [OthersUse]) -> Bool {
         sum(rows).percent <= 10 && rows.allSatisfy { $0.percent <= 25 }
     }
 }
 
-/// The processor seconds of the whole machine and of its processes at one instant.
+/// The processor seconds of the machine and its processes at one instant.
 struct MachineLoad {
     private let time = now()
     private let busy: Double
@@ -56,7 +51,7 @@ struct MachineLoad {
     private let others: [pid_t: Process]
     private let kernel: Double
 
-    /// Reads the figures; `stage` names the processes that belong to the benchmark.
+    /// Reads the figures; `stage` names the benchmark's processes.
     init(_ stage: Stage) {
         let processes = Process.all()
         let ownPIDs = stage.processes + [getpid()]
@@ -66,7 +61,6 @@ struct MachineLoad {
         others = processes.filter { !$0.value.isKernel && !ownPIDs.contains($0.key) }
     }
 
-    /// The use by others since `earlier`.
     func use(since earlier: MachineLoad) -> OthersUse {
         let capacity = (time - earlier.time) * Double(sysconf(Int32(_SC_NPROCESSORS_ONLN)))
         let measured = own - earlier.own + kernel - earlier.kernel
@@ -80,7 +74,7 @@ struct MachineLoad {
         return OthersUse(capacity: capacity, seconds: seconds, commands: commands)
     }
 
-    /// The seconds in which any processor was busy, including time stolen by the host.
+    /// The processors' busy seconds, including time stolen by the host.
     private static func busySeconds() -> Double {
         guard let line = readText("/proc/stat").split(separator: "\n").first else { return 0 }
         let ticks = line.split(separator: " ").dropFirst().map { Double($0) ?? 0 }
@@ -92,12 +86,11 @@ struct MachineLoad {
 
 /// A process, read from /proc/PID/stat.
 private struct Process {
-    /// The command's name, at most 15 bytes.
+    /// At most 15 bytes.
     let command: String
     let isKernel: Bool
     let seconds: Double
 
-    /// Reads the line of one process; nil if it is invalid.
     private init?(_ line: String) {
         // The name may contain spaces and parentheses.
         guard let first = line.firstIndex(of: "("), let last = line.lastIndex(of: ")") else {

@@ -1,24 +1,24 @@
 // The output of results: aligned tables for people, JSON lines for programs.
 //
-// Every figure is the median over the rounds; if there are several rounds, the smallest and largest value follow
-// it. A ratio is computed within each round, and the median of the ratios is printed: a disk that is slow for a
-// minute slows both sides.
+// Every figure is the median over the rounds, followed by the smallest and largest value if there are several. A ratio
+// is computed within each round, because a disk that is slow for a minute slows both sides; the median ratio is
+// printed.
 
 import Foundation
 
 struct Column {
-    /// The key of the value in `RowResult.rounds` and in JSON.
+    /// The key in `RowResult.rounds` and JSON.
     let key: String
     let title: String
     var decimals = 0
-    /// The row whose value of `key` divides this column's; nil: the value itself.
+    /// The row whose value of `key` divides this column's, if any.
     var reference: String?
 
     var label: String {
         reference.map { "\(key)_ratio_to_\($0.replacingSpaces)" } ?? key
     }
 
-    /// This column's values of `row`, one for each round that has one.
+    /// This column's values, one for each round that has one.
     func values(_ row: RowResult, in rows: [RowResult]) -> [Double] {
         guard let reference else { return row.values(key) }
         guard let other = rows.first(where: { $0.name == reference }) else { return [] }
@@ -36,14 +36,14 @@ struct SectionResult {
     let rows: [RowResult]
     let measuredRounds, quietRounds: Int
 
-    /// The values of one column of one row; empty if it was not measured.
+    /// A row's values in one column; empty if not measured.
     func values(_ row: String, _ key: String, over reference: String? = nil) -> [Double] {
         let column = Column(key: key, title: "", reference: reference)
         guard let row = rows.first(where: { $0.name == row }), row.failure == nil else { return [] }
         return column.values(row, in: rows)
     }
 
-    /// The use by others in the rounds that the figures come from.
+    /// The use by others in the rounds of the figures.
     var others: OthersUse { .sum(rows.flatMap(\.others)) }
 
     /// Whether no round was quiet, so that the figures are unreliable.
@@ -111,7 +111,7 @@ struct SectionResult {
     }
 }
 
-/// Prints rows of cells below a heading, the first column aligned left, the others right.
+/// Prints cells below a heading, the first column aligned left, the others right.
 func printTable(_ heading: [String], _ lines: [[String]]) {
     var widths = heading.map(\.count)
     for line in lines {

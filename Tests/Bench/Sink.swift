@@ -1,14 +1,14 @@
-// The upstream of the measurements: it receives requests, counts their content and discards it.
+// The upstream of the measurements, which counts and discards content.
 //
 // It is a separate process (`spoolgate-bench sink`), so that its processor time is not added to the servers'. It
 // responds with 200 and the number of bytes it counted, or with the length of the file that the request names in
-// X-Body-File. It uses one thread per connection and requires Content-Length: other framing receives 411.
+// X-Body-File. It uses one thread per connection, and responds with 411 without Content-Length.
 
 import Glibc
 import SpoolgateTestSupport
 
 enum Sink {
-    /// Listens on a port that the system chooses, writes its number to `output`, and serves until it is killed.
+    /// Listens on a port that the system chooses and writes to `output`, and serves until killed.
     static func serve(output: Int32) throws -> Never {
         let origin = try LoopbackOrigin(remembers: false) { connection in
             while let head = try connection.receiveHead(), try answer(head, on: connection) {}
@@ -19,9 +19,7 @@ enum Sink {
         while true { _ = Glibc.pause() }
     }
 
-    /// Receives a request's content and responds.
-    ///
-    /// - Returns: false if the connection must be closed.
+    /// Receives a request's content and responds; false if the connection must be closed.
     private static func answer(
         _ head: LoopbackOrigin.Request,
         on connection: OriginConnection

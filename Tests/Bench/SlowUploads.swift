@@ -1,8 +1,8 @@
 // Section E: many simultaneous slow uploads, with offset retrieval meanwhile.
 //
 // One thread feeds all uploads: every 20 ms it writes 1000 bytes to each upload of the next fiftieth, about 1 KB/s
-// each. After the hold it sends the rest of every upload, whose response must be 201 with the whole length.
-// Meanwhile a second thread retrieves the offset of an idle upload 50 times a second.
+// each. After the hold it sends the rest of every upload, whose response must be 201 with the whole length. A second
+// thread retrieves an idle upload's offset 50 times a second.
 
 import Glibc
 import SpoolgateTestSupport
@@ -92,7 +92,6 @@ enum SlowUploads {
     ]
 }
 
-/// The thread that feeds all slow uploads.
 private final class SlowClient {
     /// The response to the first lost upload.
     private(set) var firstLoss = "none"
@@ -108,7 +107,7 @@ private final class SlowClient {
     private static let slots = 50
     private static let portion = 1000
 
-    /// Creates uploads that are longer than the content sent while they are opened and held for `seconds`.
+    /// Creates uploads longer than the content sent while they are opened and held for `seconds`.
     init(_ count: Int, address: SocketAddress, seconds: Double) throws {
         guard count + 200 < openFilesLimit() else {
             throw BenchFailure("\(count) uploads need more than \(openFilesLimit()) open files")
@@ -133,7 +132,7 @@ private final class SlowClient {
         }
     }
 
-    /// Waits for the time of the next slot and writes a portion to each of its uploads.
+    /// Waits for the next slot and writes a portion to each of its uploads.
     func feed() throws {
         pause(nextVisit - now())
         nextVisit = max(nextVisit + 1.0 / Double(SlowClient.slots), now() - 1)
@@ -143,9 +142,7 @@ private final class SlowClient {
         slot = (slot + 1) % SlowClient.slots
     }
 
-    /// Sends the rest of every upload and reads the responses, for at most 120 s.
-    ///
-    /// - Returns: the number of 201 responses with the whole length.
+    /// Sends the rest of every upload, and counts the 201 responses with the whole length within 120 s.
     func finish() throws -> Int {
         let deadline = now() + 120
         for index in sockets.indices {
@@ -190,7 +187,7 @@ private final class SlowClient {
         }
     }
 
-    /// Writes at most `portion` bytes, as far as the socket accepts them; a broken socket is reported at the end.
+    /// Writes at most `portion` bytes, as far as the socket accepts them; its response shows a broken socket.
     private func write(_ portion: Int, to index: Int) {
         guard portion > 0 else { return }
         let taken = Content.block.withUnsafeBytes { block in
@@ -199,7 +196,7 @@ private final class SlowClient {
         if taken > 0 { sent[index] += taken }
     }
 
-    /// The response's header section, as far as it arrived before the deadline or the end of the connection.
+    /// The response's header section, as far as it arrived before the deadline or the end.
     private func receive(_ index: Int, until deadline: Double) -> String {
         var answer: [UInt8] = []
         var block = [UInt8](repeating: 0, count: 4096)

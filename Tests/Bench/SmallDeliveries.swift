@@ -1,4 +1,4 @@
-// Sections H and I: consecutive deliveries of 64 KiB to the upstream, compared with curl.
+// Sections H and I: consecutive deliveries of 64 KiB, compared with curl.
 
 enum SmallDeliveries {
     static let deliveries = 2000
@@ -46,7 +46,7 @@ enum SmallDeliveries {
         }
     }
 
-    /// Whole requests by one client: they include nginx and FastCGI as well as the delivery.
+    /// Whole requests by one client, which include nginx and FastCGI.
     private static func put(_ count: Int, _ stage: Stage) throws -> Outcome {
         let connection = try Connection(to: stage.address)
         var latencies: [Double] = []

@@ -1,9 +1,8 @@
-// Sections C and J: many small uploads by several clients at once.
+// Sections C (64 KiB) and J (256 KiB): many small uploads by several clients at once.
 
 import SpoolgateTestSupport
 import Synchronization
 
-/// Sections C (64 KiB) and J (256 KiB).
 enum SmallUploads {
     static let clients = 16
     static let uploads = 1000
@@ -72,7 +71,6 @@ enum SmallUploads {
         )
     }
 
-    /// Sends all uploads; the sink responds to each and counts it.
     private static func deliver(
         _ length: Int64,
         to location: String,
@@ -87,8 +85,7 @@ enum SmallUploads {
         }
     }
 
-    /// Sends all uploads as tus clients that include the content in the creation; each becomes a file in a
-    /// directory.
+    /// Sends all uploads as tus creations with the content, each of which becomes a file in a directory.
     private static func create(
         _ length: Int64,
         at base: String,
@@ -102,13 +99,7 @@ enum SmallUploads {
         return outcome
     }
 
-    /// Distributes the uploads among all clients, each with its own connection.
-    ///
-    /// - Parameters:
-    ///   - stage: the stage that receives the uploads.
-    ///   - upload: performs the upload of a number.
-    /// - Returns: the seconds of each upload.
-    /// - Throws: the error of the first upload that failed.
+    /// Distributes uploads among all clients, each with its own connection, and returns the seconds of each upload.
     private static func parallel(
         _ stage: Stage,
         _ upload: @escaping @Sendable (Connection, Int) throws -> Void
@@ -133,14 +124,12 @@ enum SmallUploads {
 private final class Turn: Sendable {
     private let count = Atomic<Int>(0)
 
-    /// The next number; nil once `end` is reached.
     func next(below end: Int) -> Int? {
         let number = count.wrappingAdd(1, ordering: .relaxed).oldValue
         return number < end ? number : nil
     }
 }
 
-/// The columns of sections C, D and J.
 func rateColumns(reference: String) -> [Column] {
     [
         Column(key: "per_s", title: "per s"),
@@ -155,7 +144,6 @@ func rateColumns(reference: String) -> [Column] {
     ]
 }
 
-/// The figures of sections C, D and J.
 func rateFigures(_ sample: Sample) -> [String: Double] {
     let requests = Double(max(sample.outcome.requests, 1))
     var figures = [

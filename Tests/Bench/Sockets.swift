@@ -3,9 +3,7 @@
 import Glibc
 import SpoolgateTestSupport
 
-/// Connects to `address`, with a timeout of 120 s for each later read and write.
-///
-/// - Returns: a descriptor that the caller closes.
+/// Connects with a timeout of 120 s for each read and write; the caller closes the descriptor.
 func connectSocket(to address: SocketAddress) throws -> Int32 {
     try StreamSocket(connectedTo: address, patience: 120).number
 }
@@ -16,9 +14,7 @@ func freePort() throws -> UInt16 {
     return socket.port
 }
 
-/// Writes all of `bytes`.
-///
-/// - Returns: whether all was written; if false, `errno` has the reason.
+/// Writes all of `bytes`; if false, `errno` has the reason.
 func writeAll(_ descriptor: Int32, _ bytes: UnsafeRawBufferPointer) -> Bool {
     var rest = bytes
     while let start = rest.baseAddress, !rest.isEmpty {

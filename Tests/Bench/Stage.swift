@@ -1,7 +1,7 @@
-// The environment of one section: a sink, one nginx, one spoolgate, optionally one tusd, and their directories.
+// The environment of one section: a sink, nginx, spoolgate, optionally tusd, and their directories.
 //
-// A stage begins with empty directories and new processes, so that sections do not influence each other. Its end
-// ends the processes and empties the directories. Everything is in the state directory, and so on one disk.
+// A stage begins with empty directories and new processes, so that sections do not influence each other. Everything is
+// in the state directory, and so on one disk.
 
 import Glibc
 import SpoolgateTestSupport
@@ -9,9 +9,9 @@ import SpoolgateTestSupport
 final class Stage {
     /// nginx's TCP address.
     let address: SocketAddress
-    /// The URL of the sink as an upstream: `http://`, or `https://` if the stage has TLS.
+    /// The URL of the sink as an upstream, `https://` if the stage has TLS.
     let sinkURL: String
-    /// The URL of the uploads that the gateway delivers to the sink, through nginx over http.
+    /// The URL of uploads that the gateway delivers to the sink, through nginx over http.
     let gatewayURL: String
     /// The authority of the sink's certificate, a PEM file; nil without TLS.
     let authority: String?
@@ -20,14 +20,14 @@ final class Stage {
     let davDirectory: String
     /// The directory of client_body_in_file_only.
     let bodyDirectory: String
-    /// The directory that the routes `drop` and `drop-process` deliver into.
+    /// The directory of the routes `drop` and `drop-process`.
     let dropDirectory: String
     let tusdDirectory: String
-    /// The daemon's process id; nil with `--peers-only`.
+    /// Nil with `--peers-only`.
     var gatewayPID: pid_t? { gateway?.pid }
     var sinkPID: pid_t { sink.pid }
 
-    /// The directory of all files of the section.
+    /// The directory of all the section's files.
     let work: String
     private let logs: [String]
     private let sink: Child
@@ -37,12 +37,7 @@ final class Stage {
     private let hasModule: Bool
     private let nginxPIDs: [pid_t]
 
-    /// Starts all processes and waits until they accept connections.
-    ///
-    /// - Parameters:
-    ///   - options: sizes and programs.
-    ///   - withTLS: whether the sink uses TLS, which nginx terminates for it.
-    /// - Throws: `BenchFailure` if a process is not ready within 15 s.
+    /// Starts all processes and waits at most 15 s for each; `withTLS`: nginx terminates TLS for the sink.
     init(_ options: Options, withTLS: Bool = false) throws {
         let state = try Stage.absolute(options.state)
         let work = state + "/work"
@@ -137,7 +132,7 @@ final class Stage {
         do { try emptyDirectory(work) } catch { note("\(error)") }
     }
 
-    /// The processes that have ended, and the last lines of each log, to report a failure.
+    /// The ended processes and the last lines of each log, to report a failure.
     var findings: String {
         let endings = [sink, nginx, gateway, tusd].compactMap { $0?.ending }
         let tails = logs.flatMap { log in
@@ -153,7 +148,6 @@ final class Stage {
 
     private var servers: [pid_t] { nginxPIDs + [gateway, tusd].compactMap { $0?.pid } }
 
-    /// The process behind nginx; nil if there is no such process.
     func pid(_ behind: Behind) -> pid_t? {
         switch behind {
         case .nothing: nil
@@ -162,16 +156,14 @@ final class Stage {
         }
     }
 
-    /// The missing prerequisite of a row; nil if nothing is missing.
+    /// A row's missing prerequisite, if any.
     func lacks(for row: Row) -> String? {
         if row.behind == .tusd, tusd == nil { return "no tusd was named (--tusd PATH)" }
         if row.isTold, !hasModule { return "nginx has no module (make module)" }
         return nil
     }
 
-    /// Waits up to 3 s until servers and sink are idle.
-    ///
-    /// Work after a response is thus counted with its request.
+    /// Waits up to 3 s until servers and sink are idle, so that work after a response counts with its request.
     func settle() {
         let deadline = now() + 3
         var before = serverSeconds + processorSeconds(sinkPID)

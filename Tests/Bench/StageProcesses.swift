@@ -1,4 +1,4 @@
-// Starts the processes of a stage and waits until each accepts connections.
+// Starts a stage's processes, and waits until each accepts connections.
 
 import Glibc
 import SpoolgateTestSupport
@@ -80,9 +80,7 @@ extension Stage {
         return (child, port)
     }
 
-    /// Waits until a process accepts connections.
-    ///
-    /// - Throws: `BenchFailure` if it exits instead, or after 15 s.
+    /// Waits at most 15 s until a process accepts connections.
     static func waitUntilConnectable(
         _ address: SocketAddress,
         _ child: Child

@@ -1,6 +1,6 @@
-// The project's targets, each with the measured figure and whether it is met.
+// The project's targets, the measured figures, and whether they are met.
 //
-// The target of a section that was not run, or of a row that failed, is "not measured".
+// If a section was not run, or a row failed, its target is "not measured".
 
 import Foundation
 
@@ -9,7 +9,7 @@ private struct Target {
     /// The figure in each round; empty: not measured.
     let values: [Double]
     let bound: Double
-    /// Whether `bound` is the highest allowed figure (or else the lowest).
+    /// Whether `bound` is the highest allowed figure, not the lowest.
     let isUpper: Bool
     let unit: String
 
@@ -80,7 +80,7 @@ private func targets(_ results: [SectionResult], _ promise: String) -> [Target] 
 }
 
 extension [SectionResult] {
-    /// The figure of a row in each round, divided by another row's if that is given; empty: not measured.
+    /// A row's figure in each round, divided by another row's if given; empty: not measured.
     fileprivate func figure(
         _ section: Section,
         _ row: String,
@@ -196,10 +196,8 @@ private func client(_ results: [SectionResult], _ promise: String) -> [Target] {
     ]
 }
 
-/// The targets if nginx writes content into the spool itself.
-///
-/// Each value of `promise` is compared with a peer of the same durability: no sync with no sync, synced with
-/// synced.
+/// The targets if nginx writes content into the spool itself; each `promise` is compared with a peer of the same
+/// durability.
 private func lane(_ results: [SectionResult], _ spoolReceive: SpoolReceive) -> [Target] {
     // Threads cost some thousand handovers per GiB.
     let most = spoolReceive == .worker ? 1.15 : 1.5
@@ -241,7 +239,7 @@ private func lane(_ results: [SectionResult], _ spoolReceive: SpoolReceive) -> [
     ]
 }
 
-/// The targets at equal durability, and then those with a durability that tusd does not offer.
+/// The targets at equal durability, then those with a durability that tusd does not offer.
 private func besideTusd(_ results: [SectionResult]) -> [Target] {
     func small(_ section: Section, _ promise: Promise) -> [Double] {
         results.figure(section, promise.toldRow, "per_s", over: SmallUploads.tusdRow)

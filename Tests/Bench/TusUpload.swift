@@ -1,4 +1,4 @@
-// An upload from the view of a tus 1.0 client, at tusd or spoolgate.
+// A tus 1.0 client's upload, at tusd or spoolgate.
 
 import SpoolgateTestSupport
 
@@ -6,13 +6,10 @@ final class TusUpload {
     /// tusd's path, at nginx as well.
     static let base = "/tus/"
 
-    /// The path of its `Location`.
     let path: String
     private let connection: Connection
 
-    /// Creates an upload of `length` bytes, with `content` bytes of it in the same request (creation-with-upload).
-    ///
-    /// - Throws: `BenchFailure` if not all of the content was accepted.
+    /// Creates an upload of `length` bytes, `content` of them in the same request (creation-with-upload).
     init(
         at base: String = TusUpload.base,
         length: Int64,
@@ -50,7 +47,7 @@ final class TusUpload {
         }
     }
 
-    /// The fields of every request of the protocol.
+    /// The fields of every request.
     static let fields = [(name: "Tus-Resumable", value: "1.0.0")]
     private static let contentType = (
         name: "Content-Type", value: "application/offset+octet-stream"

@@ -1,16 +1,12 @@
-// An upload resource from the view of a client: its path, offset and completion.
+// A client's upload resource: its path, offset and completion.
 
 import SpoolgateTestSupport
 
-/// An upload whose location spoolgate has sent.
 final class UploadResource {
-    /// The path of its `Location`.
     let path: String
     private let connection: Connection
 
     /// Reads the location in the response to a creation.
-    ///
-    /// - Throws: `BenchFailure` without a usable `Location`.
     init(_ creation: WireClient.Answer, _ connection: Connection) throws {
         guard let path = creation.locationPath else {
             throw BenchFailure("the response \(creation.status) to a creation has no Location")
@@ -54,7 +50,6 @@ final class UploadResource {
         return response
     }
 
-    /// Requires `offset` as the result of offset retrieval.
     func requireOffset(_ offset: Int64) throws {
         let response = try connection.exchange(Request("HEAD", path), expecting: 204)
         guard response.number("upload-offset") == offset else {

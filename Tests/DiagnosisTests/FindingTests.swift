@@ -1,4 +1,4 @@
-// The text of findings, for people and for programs.
+// The text of findings, for people and programs.
 
 @testable import SpoolgateDiagnosis
 import SpoolgateTextFormats

@@ -1,4 +1,4 @@
-// What each thing that was seen means: its level, and the directive that fixes it.
+// The level of each finding, and the directive that fixes it.
 
 import HTTPTypes
 import SpoolgateCurl
@@ -7,7 +7,6 @@ import SpoolgateUploadProtocol
 import SpoolgateUpstream
 import Testing
 
-/// One finding with its expected level and words.
 struct Judged: Sendable, CustomTestStringConvertible {
     var finding: Finding
     var level: Finding.Level

@@ -1,4 +1,4 @@
-// Whether an upstream leads back to the gateway, according to nginx's files.
+// Whether an upstream leads back to the gateway, by nginx's files.
 
 @testable import SpoolgateDiagnosis
 import SpoolgatePosix

@@ -1,4 +1,4 @@
-// nginx's authentication and the owners it sets, and the ports that speak only HTTP/2, according to its files.
+// nginx's authentication and the owners it sets, and ports that speak only HTTP/2, by its files.
 
 @testable import SpoolgateDiagnosis
 @testable import SpoolgatePosix
@@ -7,7 +7,6 @@ import Testing
 @Suite struct NginxLoginTests {
     private static let worker = Credentials(user: 33, groups: [33], group: 33)
 
-    /// nginx's files with these lines in the location and in the http block.
     private static func dump(_ location: String, http: String = "", listen: String = "listen 80;")
         -> NginxDump
     {
@@ -239,7 +238,7 @@ import Testing
                 "listen 80;   (in place of listen 80 http2; at /etc/nginx/nginx.conf:4)"
             ]
         )
-        // One block decides for all that share the port.
+        // One block decides for all on the port.
         let other = "server { listen *:80 default_server http2; }"
         #expect(try Self.http2("listen 80;", http: other).map(\.level) == [.failure])
         #expect(try Self.http2("listen 80 http2;", version: nil).map(\.level) == [.warning])
@@ -249,7 +248,7 @@ import Testing
         ] {
             #expect(try Self.http2(right, http: "server { listen 82 http2; }").isEmpty, "\(right)")
         }
-        // There are two sockets, and each is reported once.
+        // There are two sockets, each reported once.
         let both = "listen 80 http2; listen 80 http2 backlog=9; listen [::]:80 http2;"
         #expect(try Self.http2(both).count == 2)
         let mixed = "listen 80 ssl; listen [::]:80 http2;"

@@ -1,4 +1,4 @@
-// Locations that match names below the gateway's location: the diagnosis compared with nginx's behavior.
+// Locations that match names below the gateway's: the diagnosis compared with nginx.
 
 import Foundation
 @testable import SpoolgateDiagnosis
@@ -6,14 +6,13 @@ import SpoolgateTestSupport
 import Testing
 
 @Suite struct NginxRivalsTests {
-    /// The locations of one server block, some of which may match names below the gateway's.
     struct Case: Sendable, CustomTestStringConvertible {
         var testDescription: String
-        /// `G{` begins the gateway's location, and `R` is the content of others.
+        /// `G{` begins the gateway's location; `R` is the content of others.
         var text: String
-        /// The paths from `samples` that other locations match.
+        /// The `samples` that other locations match.
         var taken: [String] = []
-        /// A part of what fixes it.
+        /// A part of the fix.
         var fix = "location ^~ /files/ {   (in place of location "
     }
 

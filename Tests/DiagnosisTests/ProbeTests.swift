@@ -1,4 +1,4 @@
-// The requests of a probe, sent to a scripted server.
+// A probe's requests, sent to a scripted server.
 
 @testable import SpoolgateDiagnosis
 import SpoolgatePosix

@@ -1,4 +1,4 @@
-// Whether nginx writes content into the spool itself: the conclusion, and the facts read from nginx.
+// Whether nginx writes content into the spool: the conclusion, and the facts read from nginx.
 
 @testable import SpoolgateDiagnosis
 import SpoolgateExchange
@@ -98,7 +98,6 @@ import Testing
         #expect(finding.name == "receive" && finding.text.hasPrefix("a: not in use: "))
     }
 
-    /// nginx's files with these lines in the location.
     private static func lane(_ lines: String, pass: String = "unix:/g.sock") throws -> NginxLane {
         let dump = NginxDump(
             """

@@ -1,10 +1,9 @@
-// The state of the units and of the daemon: a socket that systemd holds does not prove that the daemon runs.
+// The state of the units and the daemon: a socket held by systemd does not prove that the daemon runs.
 
 @testable import SpoolgateDiagnosis
 import Testing
 
 @Suite struct UnitsSeenTests {
-    /// The states that systemd reports, and the expected findings.
     struct Case: Sendable, CustomTestStringConvertible {
         var testDescription: String
         var service: [String: String] = [:]

@@ -1,4 +1,4 @@
-// Malformed and hostile requests: each gets a 4xx, and none crashes the daemon or damages another upload.
+// Malformed and hostile requests get a 4xx, and none crashes the daemon or damages another upload.
 
 import Foundation
 import SpoolgateTestSupport
@@ -143,7 +143,7 @@ struct AbuseTests {
         try eventually("descriptors are closed") {
             sandbox.daemon.footprint().descriptors <= before.descriptors + 8
         }
-        // The sanitizers keep memory for each thread that has ended.
+        // The sanitizers keep memory for each ended thread.
         if ProcessInfo.processInfo.environment["SPOOLGATE_SANITIZER"] == nil {
             #expect(sandbox.daemon.footprint().rss < before.rss + 16 * 1024)
         }

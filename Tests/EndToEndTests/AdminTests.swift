@@ -1,4 +1,4 @@
-// The operator's view of a real daemon: through the shipped nginx location, the command and the service manager.
+// The operator's view of a real daemon, by the shipped nginx location, the command and the service manager.
 
 import Foundation
 import SpoolgateTestSupport
@@ -261,7 +261,7 @@ struct AdminTests {
             atPath: socket,
             withDestinationPath: sandbox.directory.path() + "/admin.sock"
         )
-        // The socket is in another user's directory, and setpriv(1) drops root's capabilities to pass it.
+        // The socket is in another user's directory; setpriv(1) drops root's capabilities to pass it.
         #expect(chown(folder.path(), 65_534, 65_534) == 0 && chmod(folder.path(), 0o700) == 0)
         let said = try Command(
             "/usr/bin/setpriv",
@@ -279,7 +279,7 @@ struct AdminTests {
     func reload() throws {
         let sandbox = try Sandbox()
         try sandbox.reload(replacing: "drain: 20s", with: "drain: nonsense")
-        // The command reads the invalid settings, too, to find the socket.
+        // The command finds the socket in invalid settings, too.
         #expect(try sandbox.spoolgate("status").status == 78)
         let socket = sandbox.directory.path() + "/admin.sock"
         let check = try sandbox.spoolgate("status", "--check", "--socket", socket)
@@ -372,7 +372,7 @@ enum Promtool {
     static let missing: Comment = "promtool is not installed: apt-get install prometheus"
     static var path: String { Command.find("promtool") ?? "promtool" }
 
-    /// Runs promtool's check on a text and does nothing if promtool is not installed.
+    /// Runs promtool's check on a text, if it is installed.
     static func check(_ kind: String, _ text: String) throws {
         guard isInstalled else { return }
         let file = FileManager.default.temporaryDirectory.appending(path: UUID().uuidString)

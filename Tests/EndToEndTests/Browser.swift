@@ -1,5 +1,4 @@
-// A browser with one of three engines, driven by W3C WebDriver, with a temporary profile that accepts every
-// certificate.
+// A browser with one of three engines, driven by W3C WebDriver, whose temporary profile accepts every certificate.
 
 import Foundation
 import SpoolgatePosix
@@ -8,12 +7,12 @@ import Testing
 
 final class Browser {
     let engine: Engine
-    /// Its home, with the profile and the log.
+    /// The home, with the profile and the log.
     let directory: URL
     private let driver: any BrowserDriver
 
     struct Setup {
-        /// `HOST:PORT` of a page's URL, and the port of 127.0.0.1 to connect to instead (only Chromium).
+        /// A page's `HOST:PORT`, and the port of 127.0.0.1 to connect to instead (only Chromium).
         var detours: [String: Int] = [:]
         /// Whether storage is blocked (not in WebKit).
         var blocksStorage = false
@@ -54,7 +53,7 @@ final class Browser {
         Self.remove(directory)
     }
 
-    /// The browser's processes: all whose `HOME` is this directory.
+    /// The browser's processes, whose `HOME` is this directory.
     static func processes(of directory: URL) -> [Int32] {
         let mark = "HOME=\(directory.path())\0"
         let entries = (try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []
@@ -73,7 +72,7 @@ final class Browser {
         try? FileManager.default.removeItem(at: directory)
     }
 
-    /// Keeps the browser's temporary files in `directory`, so that they are removed with it.
+    /// Keeps temporary files in `directory`, so that they are removed with it.
     private static func environment(_ directory: URL) -> [String: String] {
         let path = directory.path()
         return ["TMPDIR": path, "HOME": path, "XDG_RUNTIME_DIR": path, "NO_AT_BRIDGE": "1"]
@@ -118,7 +117,7 @@ final class Browser {
         )
     }
 
-    /// Starts WebKit on an X server without a screen, because its browser has no headless mode.
+    /// Starts WebKit on an X server, because its browser has no headless mode.
     private static func webkit(_ setup: Setup, in directory: URL) throws -> any BrowserDriver {
         let number = directory.appending(path: "display")
         let display = try Daemon(
@@ -165,7 +164,7 @@ final class Browser {
         try command(.switchToWindow, ["handle": handle])
     }
 
-    /// Switches to the document in a frame and waits until it is loaded.
+    /// Switches to a frame's document and waits until it is loaded.
     func enterFrame(_ selector: String) throws {
         let name = "element-6066-11e4-a52e-4f735466cecf"
         try command(.switchToFrame, ["id": [name: element(selector)]])
@@ -188,7 +187,7 @@ final class Browser {
         return (found as? [String: String])?.values.first ?? ""
     }
 
-    /// Clicks an element as a user does: a hidden or covered one is not clicked.
+    /// Clicks as a user does: not on a hidden or covered element.
     func click(_ selector: String) throws { try command(.click(element(selector))) }
 
     func press(_ key: String) throws {
@@ -222,9 +221,7 @@ final class Browser {
         }
     }
 
-    /// Messages on the pages' consoles since the last call.
-    ///
-    /// Chromium's include network errors. WebKit's driver reports none.
+    /// The consoles' messages since the last call; Chromium's include network errors, and WebKit's driver reports none.
     func console() throws -> [String] {
         if let driver = driver as? MarionetteDriver {
             let script = """
@@ -240,10 +237,7 @@ final class Browser {
         return lines.compactMap { $0["message"] as? String }
     }
 
-    /// Trusts a certificate authority, as a user who imports it (only Firefox).
-    ///
-    /// - Parameter certificate: in PEM.
-    /// - Throws: `Broken` if the browser refuses it.
+    /// Trusts a certificate authority (PEM), as a user who imports it (only Firefox).
     func trust(_ certificate: String) throws {
         let content = certificate.split(separator: "\n").filter { !$0.hasPrefix("-----") }.joined()
         let script = """
@@ -258,7 +252,7 @@ final class Browser {
         try command(.vendor("/goog/cdp/execute"), ["cmd": name, "params": parameters])
     }
 
-    /// Sets the page's size in CSS pixels; it may be narrower than a window can be.
+    /// Sets the page's size in CSS pixels, which may be narrower than any window.
     func resize(width: Int, height: Int) throws {
         switch engine {
         case .chromium:
@@ -281,7 +275,7 @@ final class Browser {
         }
     }
 
-    /// Emulates the user's choice of forced colors (only Chromium).
+    /// Emulates the choice of forced colors (only Chromium).
     func forceColors(_ isForced: Bool) throws {
         let features = [["name": "forced-colors", "value": isForced ? "active" : "none"]]
         try devTools("Emulation.setEmulatedMedia", ["features": features])

@@ -1,4 +1,4 @@
-// Uploads into the bucket of a real store that checks signatures: stored objects, refusals, and lost responses.
+// Uploads into the bucket of a real store that checks signatures.
 
 import Foundation
 import SpoolgatePosix
@@ -106,7 +106,7 @@ struct BucketTests {
             #expect(fields.contains("content-disposition: attachment; filename*=utf-8''"))
         }
         #expect(try bucket.keys().allSatisfy { $0.hasPrefix("in coming/Ü+(1)/") })
-        // Fields that not every store signs in the same way.
+        // Fields that not every store signs alike.
         for (disposition, key, kept) in [
             (
                 "attachment;  filename=\"a   b.txt\"", "a%20%20%20b.txt",
@@ -248,7 +248,7 @@ struct BucketTests {
         let way = try Self.losing(loss, to: bucket.store.port)
         let stage = try Stage("\(way.base)/\(bucket.name)", partSize: partSize, ["reply: accepted"])
         let (_, content) = try stage.sandbox.randomFile(12_000_000)
-        // A POST is retried as well, because repeating it is safe for a bucket.
+        // A POST is retried as well, which is safe for a bucket.
         let (id, _, answer) = try stage.upload("/files/a", content)
         #expect(answer.status == 202)
         try eventually("the store has it") { loss.update { $0.isHeld } }
@@ -262,7 +262,7 @@ struct BucketTests {
         #expect(try bucket.content("\(id)-a") == content)
         #expect(try bucket.begun() == 0)
         let last = way.requests.last
-        // A completion without a response is repeated at once, and the store accepts it again.
+        // A completion without a response is repeated at once, and accepted again.
         #expect(last?.method == (partSize == "5MiB" && !isKilled ? "POST" : "HEAD"))
         #expect(
             way.requests.count(where: { $0.target.contains("partNumber") })
@@ -279,7 +279,7 @@ struct BucketTests {
         let stage = try Stage("http://127.0.0.1:\(proxy.port)/\(bucket.name)", ["reply: accepted"])
         let (_, content) = try stage.sandbox.randomFile(12_000_000)
         for round in 1...3 {
-            // The cut resets the count of a kept connection, which has already passed more than the limit.
+            // The cut resets a kept connection's count, which is already above the limit.
             proxy.cut()
             proxy.restore()
             proxy.hold(at: 1_000_000 * round)
@@ -303,13 +303,13 @@ struct BucketTests {
         }
     }
 
-    /// The state of the first success response, which is held and then lost.
+    /// The first success response, which is held and then lost.
     private struct LostAnswers {
         var isHeld = false
         var isReleased = false
     }
 
-    /// Starts a proxy to a store that loses one response.
+    /// Starts a proxy that loses one of the store's responses.
     private static func losing(_ loss: Monitor<LostAnswers>, to port: Int) throws -> LoopbackOrigin
     {
         try LoopbackOrigin { connection in

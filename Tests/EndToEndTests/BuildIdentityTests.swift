@@ -1,4 +1,4 @@
-// The identity that `make build` writes into the programs, and the places that report it.
+// The identity that `make build` writes into programs, and the places that report it.
 
 import Foundation
 import SpoolgateTestSupport
@@ -74,7 +74,7 @@ private final class SourceTree {
         }
     }
 
-    /// The file attributes that decide whether the build system links a program again.
+    /// The file attributes by which the build system decides to link again.
     func traces() throws -> [String] {
         try Self.programs.map { name in
             try Command("/usr/bin/stat", ["-c", "%i %s %y", program(name)]).output
@@ -171,7 +171,7 @@ struct BuildIdentityTests {
     func everywhere() throws {
         let tree = try SourceTree()
         #expect(try tree.make("build", ["BUILD": "82c1e4e"]).status == 0)
-        // Replaces the program that the sandbox starts.
+        // Replaces the sandbox's program.
         let launcher = ["sh", "-c", "shift; exec \(tree.program("spoolgate")) \"$@\"", "sh"]
         let sandbox = try Sandbox(
             front: .nginxWithAdmin,

@@ -1,10 +1,10 @@
-// Two ways to send an optimistic client's requests: over HTTP/1.1 byte by byte, or over HTTP/2 by curl.
+// Two ways to send an optimistic client's requests: HTTP/1.1 byte by byte, or HTTP/2 by curl.
 
 import Foundation
 import SpoolgateTestSupport
 
 protocol Carrier {
-    /// Sends a request, breaks the connection when `isEnough`, and returns the first response received before.
+    /// Sends a request, breaks the connection when `isEnough`, and returns the first response before that.
     func cut(
         _ method: String,
         _ target: String,
@@ -95,7 +95,7 @@ struct CurlCarrier: Carrier {
         return final
     }
 
-    /// Sends a request and returns all its responses, the final one last.
+    /// Returns all responses, the final one last.
     func askAll(
         _ method: String,
         _ target: String,
@@ -130,7 +130,7 @@ struct CurlCarrier: Carrier {
         return (arguments + [target.hasPrefix("http") ? target : origin + target], head)
     }
 
-    /// The responses whose header sections curl has written so far.
+    /// The header sections that curl has written so far.
     func responses(_ head: URL) throws -> [WireClient.Answer] {
         guard FileManager.default.fileExists(atPath: head.path()) else { return [] }
         return try String(contentsOf: head, encoding: .utf8)

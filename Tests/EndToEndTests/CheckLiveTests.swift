@@ -112,7 +112,7 @@ struct CheckLiveTests {
         #expect(failures.count == 6, "\(report.shown)")
         #expect(!failures.contains { $0.fix?[0].hasPrefix("start the server") ?? true })
         #expect(plain.requests.isEmpty, "a request was sent")
-        // The log of a delivery names the socket, too.
+        // A delivery's log names the socket, too.
         let put = try sandbox.curl([
             "-T", "/etc/hostname", "http://localhost:\(sandbox.port)/files/a",
         ])

@@ -1,4 +1,4 @@
-// `check`: missing settings, paths that the daemon's user cannot use with their fixes, and routes open to anyone.
+// `check`: missing settings, paths that the daemon's user cannot use, and routes open to anyone.
 
 import Foundation
 import SpoolgateTestSupport
@@ -6,7 +6,7 @@ import Testing
 
 @Suite("check")
 struct CheckTests {
-    /// The settings and every path they name, in a directory that all users may pass.
+    /// The settings and all their paths, in a directory that all users may pass.
     private final class Stage {
         let root: String
         var file: String { "\(root)/spoolgate.yaml" }
@@ -43,7 +43,7 @@ struct CheckTests {
 
     struct Trouble: Sendable, CustomTestStringConvertible {
         var testDescription: String
-        /// The commands that cause it, run in the directory of the stage.
+        /// The commands that cause it, run in the stage's directory.
         var script: String
         /// The message; `ROOT` stands for that directory.
         var fault: String
@@ -157,7 +157,7 @@ struct CheckTests {
         )
         try stage.sh(String(try #require(fix.last)))
         let fixed = try stage.check("--user", "nobody", "--quiet")
-        // In one case the parent directory still belongs to root, and the next check reports another fault.
+        // In one case root still owns the parent, and the next check reports another fault.
         #expect(fixed.errors.replacing(fault, with: "again") == fixed.errors)
         #expect(fixed.status == 0 || fixed.errors.contains("format"), "\(fixed.errors)")
     }

@@ -1,4 +1,4 @@
-// The recipe for a virus scanner in docs/RECIPES.md, with clamd and the EICAR test file's signature.
+// The recipe for a virus scanner in docs/RECIPES.md, with clamd and EICAR's signature.
 
 import Foundation
 import SpoolgateTestSupport
@@ -12,7 +12,7 @@ import Testing
     )
 )
 struct ClamRecipeTests {
-    /// The test file, split so that no scanner reports this source file.
+    /// The test file, split so that no scanner reports this source.
     private static let virus = Data(
         (#"X5O!P%@AP[4\PZX54(P^)7CC)7}$"# + "EICAR-STANDARD-ANTIVIRUS-TEST-FILE!$H+H*").utf8
     )
@@ -22,7 +22,7 @@ struct ClamRecipeTests {
         private let folder: ScratchDirectory
         private var daemon: Daemon?
 
-        /// Writes its files, with the page's settings except for a limit of 1 MiB.
+        /// Writes its files with the page's settings, but a limit of 1 MiB.
         init() throws {
             folder = try ScratchDirectory()
             settings = folder.file("clamd.conf")

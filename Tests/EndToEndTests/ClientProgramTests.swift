@@ -16,7 +16,7 @@ struct ClientProgramTests {
         URL(filePath: Sandbox.program).deletingLastPathComponent().appending(path: name).path()
     }
 
-    /// Whether the page shows the program as it was built.
+    /// Whether the page shows the program as built.
     private static func isShown(_ source: String) throws -> Bool {
         let source = Sandbox.root.appending(path: source)
         return page.contains(try String(contentsOf: source, encoding: .utf8))
@@ -28,7 +28,7 @@ struct ClientProgramTests {
         let proxy = try CuttingProxy(to: sandbox.port)
         let token = sandbox.directory.appending(path: "token").path()
         let url = "http://127.0.0.1:\(proxy.port)/files/made.bin"
-        // The limit keeps the upload incomplete, however late the program pauses.
+        // Keeps the upload incomplete, however late the program pauses.
         proxy.hold(at: 24 << 20)
         let first = try Command(Self.built("stream-and-resume"), [url, token])
         #expect(first.output == "paused\n", "\(first.errors)")
@@ -52,7 +52,7 @@ struct ClientProgramTests {
         var paths: [String] = []
         for number in 0..<30 {
             paths.append(folder.file("f\(number)"))
-            // Some are ordinary requests, some are resumable uploads.
+            // Some uploads are ordinary, some resumable.
             let content = Data(repeating: UInt8(number), count: number % 2 == 0 ? 5_000 : 1_100_000)
             try content.write(to: URL(filePath: paths[number]))
         }

@@ -68,8 +68,8 @@ private final class ClientWorld {
         }
     }
 
-    /// Whether the latest attempts failed: on a slow disk an optimistic creation may be cut repeatedly before it knows
-    /// its upload, wait longer each time and give up.
+    /// Whether the latest attempts failed: on a slow disk an optimistic creation may be cut before it knows its upload,
+    /// wait longer each time and give up.
     static func isDiscouraged(_ events: Monitor<[Upload.Event]>) -> Bool {
         let vain = events.update { events in
             events.reversed().prefix { event in
@@ -161,7 +161,7 @@ struct ClientTests {
         let world = try ClientWorld()
         let file = try world.sandbox.randomFile(40 << 20)
         let way = ClientWay(version: 10, creation: .careful, isStream: true, http: http)
-        // The gateway reports every 4 MiB, so the first report arrives before the append has sent half the window.
+        // The report at 4 MiB arrives before the append has sent half the window.
         let first = 6 << 20
         let isReported = Gate()
         let sent = Monitor(0)
@@ -183,7 +183,7 @@ struct ClientTests {
         let received = world.sandbox.log.split(separator: "\n").filter {
             $0.contains("content received")
         }
-        // The creation, the append and the final append; one more if the first report took longer than a second.
+        // Creation, append and final append; one more if the first report took over a second.
         #expect((3...4).contains(received.count), "\(received)")
     }
 

@@ -1,4 +1,4 @@
-// Programs run to their exit with their output captured, or in the background until a signal ends them.
+// Programs run to their exit, or in the background until a signal ends them.
 
 import Foundation
 import SpoolgateTestSupport
@@ -31,14 +31,14 @@ extension Command {
         errors = try String(contentsOf: outputs[1], encoding: .utf8)
     }
 
-    /// The variables of a program: this process's without those of spoolgate, and `own`.
+    /// This process's variables without spoolgate's, and `own`.
     static func environment(with own: [String: String]) -> [String: String] {
         ProcessInfo.processInfo.environment.filter { !$0.key.hasPrefix("SPOOLGATE_") }
             .merging(own) { $1 }
     }
 
     static func find(_ name: String) -> String? {
-        // `SPOOLGATE_NGINX=/path/to/nginx` selects another nginx than the installed one.
+        // `SPOOLGATE_NGINX=/path/to/nginx` selects another nginx.
         let other = ProcessInfo.processInfo.environment["SPOOLGATE_\(name.uppercased())"]
         if let other { return other }
         return ["/usr/sbin/", "/usr/bin/", "/bin/", "/usr/local/bin/"].map { $0 + name }
@@ -46,7 +46,7 @@ extension Command {
     }
 }
 
-/// A program in the background, killed when this object is released.
+/// A program in the background, killed when released.
 final class Daemon {
     let process = Process()
 
@@ -76,14 +76,14 @@ final class Daemon {
 
     func signal(_ number: Int32) { kill(process.processIdentifier, number) }
 
-    /// Waits for its exit and returns the exit status, or the negative number of the signal.
+    /// Waits for the exit status, or the signal's negative number.
     func wait() -> Int32 {
         process.waitUntilExit()
         return process.terminationReason == .exit
             ? process.terminationStatus : -process.terminationStatus
     }
 
-    /// Memory in use in KiB, open descriptors and threads, from /proc.
+    /// Memory in KiB, open descriptors and threads, from /proc.
     func footprint() -> (rss: Int, descriptors: Int, threads: Int) {
         let status = (try? String(contentsOfFile: "/proc/\(id)/status", encoding: .utf8)) ?? ""
         func value(_ name: String) -> Int {

@@ -1,18 +1,18 @@
-// Reader of the command scripts in `Scripts`: the commands that a user types, and their output.
+// Reads the command scripts in `Scripts`: typed commands and their output.
 //
 //     # title
 //     upload: <id> partial offset=3 length=10    an upload in the spool; see ScriptStage
 //     busy: <id>                                 another process locks the upload
 //     free: <id>                                 and unlocks it
 //     $ spoolgate list                           a command, run by the shell
-//     80$ spoolgate list                         the same on a terminal of 80 columns and 24 rows
-//     the whole output                           lines that begin otherwise
+//     80$ spoolgate list                         on a terminal of 80 columns and 24 rows
+//     the whole output                           all other lines
 //     2> a line on standard error
 //     2> …                                       any further lines
 //     ? 65                                       the exit status; 0 if absent
 //
-// An empty line ends the output. In the output, SPOOL stands for the spool's path, SETTINGS for the settings file,
-// PLACE for the directory that holds them, and TIME for any time.
+// An empty line ends the output, in which SPOOL stands for the spool's path, SETTINGS for the settings file, PLACE for
+// the directory that holds them, and TIME for any time.
 
 import Foundation
 
@@ -26,7 +26,7 @@ struct CommandScript {
 
     struct Typed {
         var text: String
-        /// The columns of the terminal; nil: none.
+        /// The terminal's columns; nil: none.
         var columns: Int?
         var output: [String] = []
         var errors: [String] = []

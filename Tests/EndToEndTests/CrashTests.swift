@@ -1,4 +1,4 @@
-// Crashes, restarts, drains and reloads of the daemon: no acknowledged offset is lost.
+// Crashes, restarts, drains and reloads lose no acknowledged offset.
 
 import Foundation
 import SpoolgateTestSupport
@@ -28,7 +28,7 @@ struct CrashTests {
             sender.cut()
             let told = try sandbox.offset(of: resource)
             #expect(told >= offset && told <= offset + amount, "round \(round)")
-            // An offset that HEAD reported survives another crash.
+            // An offset from HEAD survives another crash.
             if round % 5 == 0 {
                 try sandbox.crash()
                 #expect(try sandbox.offset(of: resource) == told)
@@ -63,7 +63,7 @@ struct CrashTests {
     func drainsOrdinary() throws {
         let sandbox = try Sandbox()
         let content = Data((0..<600_000).map { UInt8(truncatingIfNeeded: $0 &* 7) })
-        // Content too large for memory: an ordinary upload, and a resumable one whose client received no 104.
+        // Content too large for memory: an ordinary upload, and a resumable one without a 104.
         let uploads = try [[], ["Upload-Complete: ?1", "Upload-Draft-Interop-Version: 6"]].map {
             let client = try sandbox.open("PUT", "/files/late.bin", $0, length: 600000)
             client.send(content.prefix(300_000))
@@ -134,7 +134,7 @@ struct CrashTests {
 }
 
 extension Sandbox {
-    /// Bytes in the daemon's unnamed files: ordinary uploads in progress.
+    /// Bytes in unnamed files: ordinary uploads in progress.
     fileprivate func namelessBytes() throws -> Int {
         let folder = "/proc/\(daemon.process.processIdentifier)/fd"
         return try FileManager.default.contentsOfDirectory(atPath: folder)

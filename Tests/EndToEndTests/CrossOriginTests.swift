@@ -1,4 +1,4 @@
-// A browser's requests from pages of other origins, sent by curl to a real nginx that requires a login.
+// Browsers' requests from pages of other origins, sent by curl to a real nginx with a login.
 
 import Foundation
 import SpoolgateTestSupport
@@ -40,7 +40,7 @@ struct CrossOriginTests {
         answer.fields.map { $0.name.lowercased() }.filter { $0.hasPrefix("access-control-") }
     }
 
-    /// A page's upload in two steps with its preflights, with `login` as curl's options.
+    /// A page's upload in two steps with preflights; `login` are curl's options.
     private func upload(_ sandbox: Sandbox, _ login: [String]) throws {
         let url = "http://localhost:\(sandbox.port)/files/a"
         let file = try sandbox.randomFile(300_000)
@@ -98,14 +98,14 @@ struct CrossOriginTests {
         let stranger = try preflight(url, from: Self.evil)
         #expect(stranger.status == 200)
         #expect(told(stranger) == [])
-        // A request that is not a preflight needs the password.
+        // Only preflights need no password.
         #expect(try curl(["-X", "OPTIONS", "-H", "Origin: \(Self.app)", url]).status == 401)
         let asking = "Access-Control-Request-Method: PATCH"
         #expect(try curl(["-X", "OPTIONS", "-H", asking, url]).status == 401)
         let post = ["-H", "Origin: \(Self.app)", "-H", asking, "-d", "x", url]
         #expect(try curl(post).status == 401)
         try upload(sandbox, ["-u", "alice:secret"])
-        // Another origin is served, but its browser hides the response from the page.
+        // Another origin is served, but its browser hides the response.
         let other = try curl([
             "-u", "alice:secret", "-H", "Origin: \(Self.evil)", "-d", "x", url,
         ])

@@ -1,10 +1,10 @@
-// A TCP proxy that cuts connections or holds them back on request, like an unreliable or a slow network.
+// A TCP proxy that cuts or holds back connections, like an unreliable or slow network.
 
 import Foundation
 import SpoolgatePosix
 import SpoolgateTestSupport
 
-/// The proxy, which cuts its connections when it is released.
+/// It cuts its connections when released.
 final class CuttingProxy: Sendable {
     private struct State {
         var isCut = false
@@ -12,7 +12,7 @@ final class CuttingProxy: Sendable {
         var refused = 0
         var passed = 0
         var allowance = Int.max
-        /// The places of the next cuts, in bytes from all clients.
+        /// The next cuts, in bytes from all clients.
         var places: [Int] = []
         var mayCut: @Sendable () -> Bool = { true }
         var open: [StreamSocket] = []
@@ -55,24 +55,23 @@ final class CuttingProxy: Sendable {
 
     var refused: Int { state.update { $0.refused } }
 
-    /// The number of bytes from clients that have reached the server.
+    /// The number of clients' bytes that reached the server.
     var passed: Int { state.update { $0.passed } }
 
     /// Breaks every connection once at each of these totals of bytes from clients.
     ///
-    /// The last of these bytes do not reach the server. While `mayCut` returns false, a cut that is due waits for later
-    /// bytes.
+    /// The last of these bytes do not reach the server. While `mayCut` returns false, a due cut waits for later bytes.
     func cut(at places: [Int], if mayCut: @escaping @Sendable () -> Bool = { true }) {
         state.update { ($0.places, $0.mayCut) = (places.sorted(), mayCut) }
     }
 
     var cutsLeft: Int { state.update { $0.places.count } }
 
-    /// Stops reading from each client after this many bytes; nil: removes the limit.
+    /// Stops reading from each client after this many bytes; nil: no limit.
     func hold(at bytes: Int?) { state.update { $0.allowance = bytes ?? .max } }
 
     private static func serve(_ client: StreamSocket, _ server: Int, _ state: Monitor<State>) {
-        // Small buffers: otherwise the browser would count buffered bytes as sent.
+        // Larger buffers would let the browser count unsent bytes as sent.
         client.set(SOL_SOCKET, SO_RCVBUF, Int32(1 << 16))
         guard let upstream = try? StreamSocket(connectedTo: .port(UInt16(server)), patience: 600)
         else { return client.close() }
@@ -99,7 +98,7 @@ final class CuttingProxy: Sendable {
                 return left == 0
             }
             guard isLast else { return }
-            // Inside the lock, so that no descriptor is closed and reused before it is removed from the list.
+            // Inside the lock, so that no descriptor is closed and reused before its removal.
             state.update { state in
                 state.open.removeAll { open in ends.contains { $0.number == open.number } }
                 for socket in ends { socket.close() }

@@ -1,4 +1,4 @@
-// A daemon with few descriptors, and clients that need more than there are.
+// A daemon with fewer descriptors than its clients need.
 
 import Foundation
 import SpoolgateTestSupport
@@ -9,7 +9,7 @@ struct DescriptorTests {
     private static let limit = 512
     private static let victim = "127.0.0.2"
 
-    /// Starts up to `count` slow uploads, each from its own address.
+    /// Starts up to `count` slow uploads from different addresses.
     private func slowUploads(_ count: Int, _ sandbox: Sandbox) throws -> [WireClient] {
         try (0..<count).map { number in
             let source = "127.1.\(number / 250).\(number % 250 + 1)"

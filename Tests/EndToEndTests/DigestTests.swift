@@ -1,4 +1,4 @@
-// Digests through a real web server and a daemon that crashes: unverified content never counts as received.
+// Digests through a real web server and crashes: unverified content never counts as received.
 
 import Foundation
 import SpoolgateTestSupport

@@ -1,6 +1,6 @@
-// Disk errors under the running daemon: strace makes its system calls fail while clients upload.
+// Disk errors under the running daemon: strace makes system calls fail while clients upload.
 //
-// strace counts calls for each thread, so `when=2` means the second such call of every thread.
+// strace counts calls for each thread: `when=2` is the second such call of every thread.
 
 import Foundation
 import SpoolgateTestSupport
@@ -46,7 +46,7 @@ struct DiskErrorTests {
                 isCareful: number > 1,
                 version: 10,
                 partialAppends: number,
-                // A broken connection makes the client request the offset: content is synced, or truncated if that
+                // After a broken connection the client requests the offset: content is synced, or truncated if that
                 // fails.
                 breaksAfter: number == 0 ? 8 : 0
             )
@@ -58,18 +58,18 @@ struct DiskErrorTests {
         )
         let clients = try world.carry(tasks) {
             defer { calls.stop() }
-            // Most faults occur at once, but `ftruncate` is called only after a failed sync.
+            // `ftruncate` is called only after a failed sync.
             if fault.call != "ftruncate" {
                 try eventually("a call fails") { calls.injected > 0 }
             }
             let answer = try world.sandbox.ask("GET", "/files/other")
             #expect(answer.status == 201, "a request that is no upload depends on the disk")
-            // Let some of the clients' next requests meet the failing disk.
+            // Some of the next requests also meet the failing disk.
             let seen = calls.injected
             try? eventually("more calls fail", seconds: 0.3) { calls.injected > seen + 20 }
         }
         #expect(world.sandbox.daemon.process.isRunning)
-        // The next start examines the files that failed attempts left.
+        // The next start examines the files of failed attempts.
         try world.sandbox.crash()
         #expect(!world.sandbox.log.contains("corrupt=1"))
         let faults = try KillOracle(

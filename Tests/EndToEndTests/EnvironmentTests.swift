@@ -1,4 +1,4 @@
-// Settings from the environment, as in a container: with and without a file, for each command.
+// Settings from the environment, as in a container, with and without a file.
 
 import Foundation
 import SpoolgateTestSupport
@@ -6,7 +6,7 @@ import Testing
 
 @Suite("Settings from the environment, for each command")
 struct EnvironmentTests {
-    /// Variables that Kubernetes sets for a service named spoolgate, and an unknown one.
+    /// Kubernetes' variables for a service named spoolgate, and an unknown one.
     private static let others = [
         "SPOOLGATE_SERVICE_HOST": "10.0.0.1", "SPOOLGATE_PORT": "tcp://10.0.0.1:9000",
         "SPOOLGATE_MAX_SIZES": "?",

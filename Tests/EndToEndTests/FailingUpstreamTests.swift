@@ -1,4 +1,4 @@
-// Reports about an unreachable application, and about one whose own web server responds instead.
+// Reports about an unreachable application, and one whose web server responds instead.
 
 import Foundation
 import SpoolgateTestSupport
@@ -49,7 +49,7 @@ struct FailingUpstreamTests {
             #expect(try send(sandbox, "/files/index.php", from: address) == "502")
         }
         try expectFailing(sandbox, "the upstream responded with 502")
-        // The application's nginx responds by itself, which does not show that PHP works.
+        // The application's nginx responds, which does not show that PHP works.
         #expect(try send(sandbox, "/files/nothing", from: "127.0.0.1") == "404")
         try expectFailing(sandbox, upstream.url)
         try upstream.restartPHP()

@@ -1,4 +1,4 @@
-// A spool on a file system without free inodes: creations fail, and existing uploads continue.
+// Without free inodes creations fail, and existing uploads continue.
 
 import Foundation
 import SpoolgateTestSupport
@@ -12,7 +12,7 @@ import Testing
     )
 )
 struct FewInodesTests {
-    /// The spool's directories use about 240, and 1,000 stay free: enough for about 170 uploads of two files.
+    /// About 240 for directories and 1,000 free leave room for about 170 uploads of two files.
     private static let inodes = 1_600
     /// The inodes that creations leave free (`SpoolRoom`).
     private static let left = 1_000
@@ -66,7 +66,7 @@ struct FewInodesTests {
         #expect(refusal["content-type"] == "application/problem+json")
         let free = try disk.freeInodes(in: sandbox)
         #expect(free >= Self.left - 4 && free < Self.left)
-        // Another program uses up the remaining inodes, too.
+        // Another program uses up the rest.
         try disk.takeInodes(in: sandbox)
         #expect(try disk.freeInodes(in: sandbox) == 0)
         #expect(try create().status == 507)
@@ -89,7 +89,7 @@ struct FewInodesTests {
         #expect(upstream.contents(to: "/files/empty") == [bytes])
         #expect(try sandbox.ask("DELETE", cancelled).status == 204)
 
-        // Inodes that the other program frees are available for creations.
+        // Creations can use the freed inodes.
         try FileManager.default.removeItem(atPath: disk.root(in: sandbox) + "/elsewhere")
         #expect(try create().status == 201)
     }

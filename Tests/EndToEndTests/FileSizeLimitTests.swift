@@ -1,4 +1,4 @@
-// A daemon with a limit of file sizes (RLIMIT_FSIZE): a write beyond it is refused and does not kill the process.
+// A write beyond the limit of file sizes (RLIMIT_FSIZE) is refused and does not kill the daemon.
 
 import Foundation
 import SpoolgateTestSupport
@@ -35,7 +35,7 @@ struct FileSizeLimitTests {
         arguments: [false, true]
     )
     func copy(isByPath: Bool) throws {
-        // On another file system than the spool, so that the file cannot be linked.
+        // Not on the spool's file system, so that the file cannot be linked.
         let folder = try ScratchDirectory(in: ScratchDirectory.memory)
         let key = folder.file("key")
         try Data("0123456789abcdef".utf8).write(to: URL(filePath: key))

@@ -125,7 +125,7 @@ struct FormTests {
         let path = try #require(post["path"])
         #expect(path.hasPrefix(folder.path) && path.hasSuffix("-index.php"))
         #expect(post["size"] == "\(bytes.count)")
-        // The upstream responded with 2xx without moving the file, so the gateway removed it.
+        // The upstream's 2xx did not move the file, so the gateway removed it.
         #expect(folder.names == ["key"])
         #expect(try sandbox.spoolgate("check").status == 0)
         #expect(chmod(key, 0o644) == 0)

@@ -1,36 +1,35 @@
-// The web servers that tests put in front of the daemon, with the shipped configuration.
+// The web servers in front of the daemon, with the shipped configuration.
 
 import Foundation
 import SpoolgateTestSupport
 
 enum Front: Equatable {
     case nginx
-    /// nginx with the shipped files, the interim module and its lines enabled.
+    /// The shipped files, the interim module and its lines.
     case nginxWithModule
-    /// nginx with the lines for `auth_request` enabled, which sends its requests to this port.
+    /// The lines for `auth_request`, which sends its requests to this port.
     case nginxAsking(UInt16)
-    /// nginx with the lines enabled for a login and for preflight requests without it.
+    /// The lines for a login, and for preflight requests without it.
     case nginxWithLogin(NginxLogin)
     case nginxMistaken(NginxMistake)
     case nginxBounded(NginxBounds)
     case nginxKeeping
-    /// nginx with the shipped files, and the line for the page enabled.
+    /// The shipped files and the line for the page.
     case nginxWithPage
-    /// `nginxWithPage` with the interim module and the operator's location.
+    /// `nginxWithPage` with the module and the operator's location.
     case nginxWithPages
-    /// nginx with the interim module and these locations instead of the shipped one.
+    /// The module and these locations instead of the shipped one.
     case nginxServing(String)
-    /// nginx without the module and with these locations instead of the shipped one.
+    /// `nginxServing` without the module.
     case nginxPlainServing(String)
-    /// nginx with the module and the file for several nodes: the other nodes' sockets by name.
+    /// The module and the file for several nodes: the other nodes' sockets by name.
     case nginxOfNodes([String: String])
-    /// nginx with the shipped files, and the line for an operator's location enabled.
+    /// The shipped files and the line for an operator's location.
     case nginxWithAdmin
     /// lighttpd with the shipped configuration, without TLS.
     case lighttpd
 
-    /// The signal that ends it: Foundation starts programs with most signals blocked, and lighttpd, unlike nginx, does
-    /// not unblock them.
+    /// Foundation starts programs with most signals blocked, and lighttpd, unlike nginx, does not unblock them.
     var ending: Int32 { self == .lighttpd ? SIGKILL : SIGTERM }
 
     private var authorizerPort: UInt16? {
@@ -117,7 +116,7 @@ enum Front: Equatable {
 }
 
 enum InterimModule {
-    /// The module of the sources under test; `make` builds it once in a run if it is missing or outdated.
+    /// The module of these sources; `make` builds it once in a run if it is missing or outdated.
     static let built = make(in: Sandbox.root)
 
     private static let previous = make(in: PreviousBuild.sources)

@@ -1,4 +1,4 @@
-// Common mistakes in nginx's configuration, each in a real nginx, and the log messages about them.
+// Common mistakes in a real nginx's configuration, and the log messages about them.
 
 import Foundation
 import SpoolgateTestSupport

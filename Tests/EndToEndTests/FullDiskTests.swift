@@ -1,4 +1,4 @@
-// A spool on a small file system that becomes full during content, a creation or a delivery.
+// A small spool that becomes full during content, a creation or a delivery.
 //
 // The daemon's mount namespace has a tmpfs, which the test reads through /proc.
 
@@ -7,7 +7,7 @@ import SpoolgateTestSupport
 import Testing
 
 final class SmallDisk {
-    /// Whether one can be mounted here: as root, or in a user namespace.
+    /// Whether one can be mounted: as root, or in a user namespace.
     static let isPossible: Bool = {
         let probe = try? Command(
             unshare[0],
@@ -16,7 +16,7 @@ final class SmallDisk {
         return probe?.status == 0
     }()
 
-    /// Runs a shell command, the next word, in its own mount namespace.
+    /// Runs the next word, a shell command, in its own mount namespace.
     static let unshare = [
         Command.find("unshare") ?? "unshare", getuid() == 0 ? "-m" : "-rm", "sh", "-c",
     ]
@@ -25,7 +25,7 @@ final class SmallDisk {
     var spool: String { mount.path() + "/spool" }
     private let options: String
 
-    /// A file system of this size, in the notation of tmpfs(5), and of this many inodes.
+    /// `size` is in the notation of tmpfs(5).
     init(_ size: String, inodes: Int? = nil) throws {
         options = "size=\(size)" + (inodes.map { ",nr_inodes=\($0)" } ?? "")
         mount = FileManager.default.temporaryDirectory.appending(path: "disk-\(UUID().uuidString)")
@@ -39,7 +39,6 @@ final class SmallDisk {
         return Self.unshare + [mounting + " && exec \"$0\" \"$@\""]
     }
 
-    /// Its root, as the test reaches it.
     func root(in sandbox: Sandbox) -> String {
         "/proc/\(sandbox.daemon.id)/root\(mount.path())"
     }
@@ -69,7 +68,7 @@ final class SmallDisk {
         }
     }
 
-    /// Fills the file system until `free` bytes are left; nil: frees the space again.
+    /// Fills it until `free` bytes are left; nil: frees the space.
     func leave(_ free: Int?, in sandbox: Sandbox) throws {
         let filler = root(in: sandbox) + "/filler"
         unlink(filler)
@@ -145,7 +144,7 @@ struct FullDiskTests {
         expectFull(try sendUntilAnswered(client, bytes))
         let told = try sandbox.offset(of: resource)
         #expect(told <= 24 << 20)
-        // Below the reserve a new upload is refused before its content is read.
+        // Below the reserve an upload is refused before its content is read.
         try disk.leave(8 << 20, in: sandbox)
         for (method, size) in [("POST", 0), ("PUT", 5 << 20)] {
             let refused = try sandbox.open(
@@ -180,7 +179,7 @@ struct FullDiskTests {
         let sender = try sandbox.startAppend(resource, length: bytes.count)
         moments.lookOut(for: .delivered, holds: true)
         sender.send(bytes)
-        // The upstream has the whole upload and waits; then the spool has no room for its response.
+        // The upstream has the whole upload and waits; the spool has no room for its response.
         #expect(moments.waitForIt())
         try disk.leave(0, in: sandbox)
         #expect(try sandbox.offset(of: waiting) == 100_000)

@@ -1,4 +1,4 @@
-// Interim responses through nginx with its module: a client receives its Location, or a refusal, before it sends.
+// Interim responses through nginx's module: a client receives its Location, or a refusal, before it sends.
 
 import Foundation
 import SpoolgateTestSupport

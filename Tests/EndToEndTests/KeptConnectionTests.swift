@@ -1,4 +1,4 @@
-// nginx that keeps its connections to the daemon: requests continue while the daemon restarts.
+// Requests on nginx's kept connections continue while the daemon restarts.
 
 import Foundation
 import SpoolgatePosix
@@ -46,7 +46,7 @@ struct KeptConnectionTests {
     func restarts() throws {
         let sandbox = try Sandbox(front: .nginxKeeping)
         #expect(try sandbox.ask("PUT", "/files/first", content: Data("x".utf8)).status == 201)
-        // Two listeners and the kept connection; no request is in progress.
+        // Two listeners and the kept connection.
         try eventually("a connection is kept") { sockets(of: sandbox.daemon.id) == 3 }
         #expect(try sandbox.ask("PUT", "/files/second", content: Data("x".utf8)).status == 201)
         try eventually("the same one is kept") { sockets(of: sandbox.daemon.id) == 3 }
@@ -72,7 +72,7 @@ struct KeptConnectionTests {
             contentsOf: sandbox.directory.appending(path: "nginx/log/error.log"),
             encoding: .utf8
         ).components(separatedBy: "\n").filter { $0.contains("[error]") }
-        // While the daemon does not listen nginx cannot connect; any other error would be a lost request.
+        // nginx cannot connect while the daemon does not listen; any other error would be a lost request.
         #expect(errors.filter { !$0.contains("connect() to unix:") } == [])
         let statuses = tally.update { $0.statuses }
         #expect(Array(statuses.keys) == [201], "\(statuses)")

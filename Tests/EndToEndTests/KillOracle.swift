@@ -1,4 +1,4 @@
-// Checks that a round kept every promise, by the responses, the upstream's requests, the spool and the logs.
+// Checks a round's promises by the responses, the upstream's requests, the spool and the logs.
 
 import Foundation
 import SpoolgateTestSupport
@@ -12,7 +12,7 @@ struct KillOracle {
     /// Whether every final response must have been stored.
     var storesResponses = true
 
-    /// Returns all faults and empties the spool; without `log` the daemons may have logged errors.
+    /// Returns all faults and empties the spool; without `log` errors may be logged.
     func faults(log: String?) throws -> [String] {
         var faults: [String] = []
         for client in clients {
@@ -51,7 +51,6 @@ struct KillOracle {
                 ? Data(entry.content) == task.content : task.content.starts(with: entry.content)
             if !isRight { faults.append("the upstream received other bytes") }
         }
-        // A failed attempt is repeated only if that is safe.
         let most = task.method == "POST" ? 1 : attempts
         if entries.count > most { faults.append("the upstream received it \(entries.count) times") }
         if whole.count > 1 { world.tally.repeated += whole.count - 1 }
@@ -65,7 +64,7 @@ struct KillOracle {
         case .gone:
             if !wasPurged(creation) { faults.append("gone without a purge") }
         case nil:
-            // Its client cannot resume it without a Location.
+            // Without a Location its client cannot resume it.
             if creation.location != nil { faults.append("not at its end") }
         }
         return faults
@@ -85,7 +84,7 @@ struct KillOracle {
     private func checkLog(_ log: String) -> [String] {
         var faults: [String] = []
         for line in log.components(separatedBy: "\n") {
-            // The upstream is never killed, so only the daemon's crash leaves an upload on hold.
+            // The upstream is never killed, so only a crash leaves an upload on hold.
             if line.contains("reason=\"spoolgate stopped during the delivery attempt;") { continue }
             if line.contains(" level=error ") || line.contains("Fatal error")
                 || line.contains(" level=warning ")

@@ -1,23 +1,22 @@
-// The plan of one round: several uploads at a time, and the daemon killed at some of their moments.
+// A round's plan: several uploads at a time, and the daemon killed at some of their moments.
 //
 // All random choices come from the round's seed.
 
 import Foundation
 import SpoolgateTestSupport
 
-/// The process to kill, and what follows.
 enum KillManner: String {
     /// The next daemon starts after the crash.
     case plain
-    /// The next daemons are killed while they start and recover.
+    /// The next daemons are killed while they recover.
     case inRecovery = "in-recovery"
-    /// The next daemon starts and recovers while the old one is still alive.
+    /// The next daemon recovers while the old one is still alive.
     case overlapping
-    /// The daemon is killed while `spoolgate purge` runs.
+    /// The daemon is killed during `spoolgate purge`.
     case besidePurge = "beside-purge"
     /// `spoolgate purge` runs and is killed as well.
     case withPurge = "with-purge"
-    /// A worker of nginx is killed with its requests; the daemon lives.
+    /// An nginx worker is killed with its requests; the daemon lives.
     case worker
 
     static let ofDaemon: [KillManner] = [
@@ -28,7 +27,7 @@ enum KillManner: String {
 enum KillVictim: String, CaseIterable {
     case gateway, worker
 
-    /// The victims to test: all, unless the environment names one (`make crash-test VICTIM=worker`).
+    /// All victims, unless the environment names one (`make crash-test VICTIM=worker`).
     static let asked: [KillVictim] = {
         let name = ProcessInfo.processInfo.environment["SPOOLGATE_CRASH_VICTIM"] ?? ""
         return name.isEmpty ? allCases : allCases.filter { $0.rawValue == name }
@@ -39,14 +38,13 @@ enum KillVictim: String, CaseIterable {
 
 struct Kill {
     var moment: Moments.Moment
-    /// The occurrence of the moment at which to kill.
+    /// The occurrence of the moment.
     var ordinal: Int
-    /// Whether the thread at that moment waits until the daemon is dead.
+    /// Whether the moment's thread waits until the daemon is dead.
     var holds: Bool
     /// Microseconds after the moment.
     var delay: UInt32
     var manner: KillManner
-    /// Microseconds that the manner needs.
     var pauses: [UInt32]
     var aim = Aim.none
 
@@ -54,7 +52,7 @@ struct Kill {
         case none
         /// A worker has an upload's file open.
         case file
-        /// A thread of a worker writes.
+        /// A worker's thread writes.
         case write
     }
 
@@ -73,8 +71,7 @@ struct KillPlan {
     var tasks: [ResumingClient.Task]
     var kills: [Kill]
 
-    /// The rounds to run: by default `count` fixed ones; the environment may set another number, and those have random
-    /// seeds unless it also sets the first seed.
+    /// By default `count` fixed rounds; a number in the environment means random seeds, unless it also sets the first.
     static func seeds(usually count: Int) -> Range<UInt64> {
         let environment = ProcessInfo.processInfo.environment
         let asked = environment["SPOOLGATE_CRASH_ROUNDS"].flatMap { UInt64($0) }
@@ -84,7 +81,7 @@ struct KillPlan {
         return first..<first + (asked ?? UInt64(count))
     }
 
-    /// Draws a round; if `manner` is given, all kills have it.
+    /// Draws a round; `manner` is that of all kills, if given.
     init(seed: UInt64, manner: KillManner? = nil) {
         var generator = SplitMix(seed: seed)
         self.seed = seed
@@ -93,11 +90,11 @@ struct KillPlan {
         if let manner { for index in kills.indices { kills[index].manner = manner } }
     }
 
-    /// Draws a round of larger uploads, in which each kill waits until nginx writes into the spool.
+    /// Draws a round of larger uploads, whose kills wait until nginx writes into the spool.
     init(seed: UInt64, during victim: KillVictim) {
         self.init(seed: seed, manner: victim == .worker ? .worker : nil)
         var generator = SplitMix(seed: ~seed)
-        // An upload must last longer than the second before the first report of an offset.
+        // An upload must outlast the second before the first report of an offset.
         let isSlow = generator.once(in: 2)
         for index in tasks.indices {
             tasks[index].content = generator.content(
@@ -127,7 +124,7 @@ struct KillPlan {
         _ generator: inout SplitMix
     ) -> ResumingClient.Task {
         let isCareful = generator.once(in: 3)
-        // A complete upload below `min-size` has no resource and cannot be resumed.
+        // A complete upload below `min-size` cannot be resumed.
         let size = Int.random(in: isCareful ? 0...400_000 : 131_072...1_500_000, using: &generator)
         // A response above 256 KiB is streamed instead of stored.
         let answer = generator.once(in: 3) ? Int.random(in: 0...400_000, using: &generator) : 0

@@ -1,6 +1,6 @@
-// kill -9 of the daemon at random moments of several uploads, round after round.
+// kill -9 of the daemon at random moments of several uploads.
 //
-// `make test` always runs the same rounds; `make crash-test ROUNDS=500` runs more, from a random one or from SEED=n.
+// `make test` runs fixed rounds; `make crash-test ROUNDS=500` runs more, from a random one or from SEED=n.
 
 import Foundation
 import SpoolgateTestSupport
@@ -8,7 +8,7 @@ import Testing
 
 @Suite("kill -9 at any moment")
 struct KillTests {
-    /// A crash of the process must break neither setting of `promise`, although only one makes data durable.
+    /// A crash breaks neither setting of `promise`, although only one makes data durable.
     @Test(
         "a crash of the daemon at any moment breaks no promise",
         .enabled(if: KillVictim.gateway.isAsked),

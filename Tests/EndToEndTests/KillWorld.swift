@@ -1,4 +1,4 @@
-// The environment of a round: one web server, one upstream, and clients that each have a thread.
+// A round's environment: one web server, one upstream, and clients with a thread each.
 //
 // Invariant: all clients have ended at the end of a round.
 
@@ -10,9 +10,9 @@ struct KillTally {
     var rounds = 0
     var kills: [String: Int] = [:]
     var moments: [String: Int] = [:]
-    /// Kills after the last client had ended, because their moment did not occur.
+    /// Kills after the last client, because their moment did not occur.
     var idleKills = 0
-    /// Kills while a worker of nginx had an upload's file open, and while one of its threads wrote.
+    /// Kills while a worker had an upload's file open, and while one of its threads wrote.
     var killsWithFile = 0
     var killsInWrite = 0
     var roundsWithFile = 0
@@ -47,13 +47,13 @@ final class KillWorld {
     let upstream: LoopbackOrigin
     let sandbox: Sandbox
     var tally: KillTally
-    /// Another build of the program for every second daemon; nil: only the build under test.
+    /// The build of every second daemon; nil: the one under test.
     private var other: String?
 
     /// The number of rounds that one world may run.
     ///
-    /// A killed worker of nginx leaves its connections counted in the zone of `limit_conn`, which allows a client 2048.
-    /// Only a restart of nginx frees them.
+    /// A killed worker of nginx leaves its connections counted in the zone of `limit_conn`, which allows a client 2048,
+    /// until nginx restarts.
     private static let rounds = 50
 
     init(
@@ -67,13 +67,13 @@ final class KillWorld {
         sandbox = try Sandbox(
             upstream: upstream.base,
             routeSettings: routeSettings,
-            // The gateway reports offsets during slow deliveries and slow content, too.
+            // The gateway also reports offsets during slow deliveries and slow content.
             extra: ["interim: {progress-interval: 1s, progress-size: 64KiB, heartbeat: 1s}"],
             front: .nginxWithModule
         )
     }
 
-    /// Runs the rounds of all seeds until the first one with a fault; `command` and the seed repeat a round.
+    /// Runs rounds until the first fault; `command` and the seed repeat a round.
     static func play(
         _ seeds: Range<UInt64>,
         _ routeSettings: [String],
@@ -98,7 +98,7 @@ final class KillWorld {
                 \(world.sandbox.log.suffix(4_000))
                 """
             )
-            // A fault in the spool would appear in each of the following rounds, too.
+            // A fault in the spool would appear in all later rounds.
             break
         }
         return world.tally
@@ -121,7 +121,7 @@ final class KillWorld {
         ).faults(log: String(sandbox.log.dropFirst(logStart)))
     }
 
-    /// Runs uploads to their end while `trouble` runs, and returns the clients.
+    /// Runs uploads to their end during `trouble`, and returns the clients.
     func carry(
         _ tasks: [ResumingClient.Task],
         _ trouble: () throws -> Void
@@ -181,7 +181,7 @@ final class KillWorld {
         return []
     }
 
-    /// Waits up to one second for this activity of nginx, and counts it.
+    /// Waits up to a second for this activity of nginx, and counts it.
     private func take(_ aim: Kill.Aim) {
         let deadline = Date(timeIntervalSinceNow: 1)
         var writing: SpoolWriting
@@ -209,7 +209,7 @@ final class KillWorld {
     }
 }
 
-/// `spoolgate purge` of all uploads that it may remove without `--force`, in the background.
+/// `spoolgate purge` without `--force`, in the background.
 private struct BackgroundPurge {
     private let daemon: Daemon
     private let log: URL

@@ -1,4 +1,4 @@
-// kill -9 of the daemon, or of nginx's workers, while nginx writes content to the spool.
+// kill -9 of the daemon or nginx's workers while nginx writes content to the spool.
 //
 // `make crash-test SUITE=LaneKillTests VICTIM=worker ROUNDS=500` runs more rounds; SEED=n starts with round n.
 

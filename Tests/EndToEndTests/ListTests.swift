@@ -1,4 +1,4 @@
-// The output of `list` and `show`: states, the upstream's status, the next step, and paths.
+// `list` and `show`: states, the upstream's status, the next step, and paths.
 
 import Foundation
 import SpoolgateTestSupport
@@ -11,7 +11,7 @@ struct ListTests {
         return try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any] ?? [:]
     }
 
-    /// The cells of the only upload in the table, by column.
+    /// The only upload's cells, by column.
     private func row(_ sandbox: Sandbox) throws -> [String: String] {
         let table = try sandbox.spoolgate("list").output.split(separator: "\n").map { line in
             line.split(separator: /\ {2,}/).map(String.init)

@@ -6,7 +6,7 @@ import Testing
 
 @Suite("The log")
 struct LogTests {
-    /// A launcher that sets `JOURNAL_STREAM` to the shell's expansion of `stream`.
+    /// A launcher that sets `JOURNAL_STREAM` to the expansion of `stream`.
     private static func launcher(_ stream: String) -> [String] {
         ["sh", "-c", "export JOURNAL_STREAM=\(stream) && exec \"$0\" \"$@\""]
     }

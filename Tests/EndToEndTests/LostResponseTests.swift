@@ -1,4 +1,4 @@
-// In every dialect, a client that loses the final response can request it again, and the upload is delivered once.
+// In every dialect, a client can request a lost final response again, and the upload is delivered once.
 
 import Foundation
 import SpoolgateTestSupport
@@ -59,7 +59,7 @@ struct LostResponseTests {
         let resource = try create(sandbox, "/files/lost", speaker)
         let sender = try sandbox.open("PATCH", resource, append(speaker, at: 0, Self.content.count))
         sender.send(Self.content)
-        // No client reads the response; the log shows that it was stored.
+        // No client reads the response; the log shows that it is stored.
         try eventually("delivered") { sandbox.log.contains(" msg=\"upload delivered\" ") }
         sender.cut(reset: true)
         try sandbox.crash()
@@ -87,8 +87,7 @@ struct LostResponseTests {
         ]
     }
 
-    /// Follows the client's specification: requests the offset until it is reported, appends the rest (here nothing)
-    /// and receives the response.
+    /// Requests the offset until it is reported, appends the rest (here nothing) and receives the response.
     private func recover(
         _ sandbox: Sandbox,
         _ resource: String,
@@ -102,7 +101,7 @@ struct LostResponseTests {
             return false
         }
         if status >= 400, [5, 6].contains(speaker.version) {
-            // Such a client takes offset == length for success, so the offset must not be sent to it.
+            // Such a client takes offset == length for success, so it must not receive that.
             #expect(head.status == 410)
         } else {
             #expect(head.status == 204)

@@ -1,11 +1,11 @@
-// `make run` in its own clone, with the shipped Makefile, scripts and nginx files, in a path with a space and a
-// non-ASCII letter. Only `swift` is replaced, because the program is already built.
+// `make run` in its own clone, in a path with a space and a non-ASCII letter. Only `swift` is replaced, because the
+// program is already built.
 
 import Foundation
 import SpoolgatePosix
 import SpoolgateTestSupport
 
-/// A clone in which `make run` runs; all its processes end with the test.
+/// All processes of the run end with the test.
 final class MakeRun {
     enum Role: String, CaseIterable, Sendable {
         case make, script, keeper, gateway, master, worker
@@ -19,7 +19,7 @@ final class MakeRun {
     private let environment: [String: String]
     private var make: Daemon
 
-    /// Starts `make run` and waits until it serves; without `upstream` it uses the drop directory.
+    /// Starts `make run` and waits until it serves, by default with the drop directory.
     init(
         user: String? = nil,
         upstream: String? = nil,
@@ -41,7 +41,7 @@ final class MakeRun {
             at: URL(filePath: Sandbox.program),
             to: built.appending(path: "spoolgate")
         )
-        // The files of `make module` are newer than the copied sources, so they are not rebuilt.
+        // The files of `make module` are newer than the copied sources, so nothing is rebuilt.
         for name in ["nginx-version", "nginx-module"] {
             let made = Sandbox.root.appending(path: ".build/\(name)")
             guard files.fileExists(atPath: made.path()) else { continue }
@@ -102,7 +102,7 @@ final class MakeRun {
 
     private var state: String { clone.path(percentEncoded: false) + "/.run" }
 
-    /// All processes that work in the run's directory: the script and its descendants.
+    /// All processes in the run's directory: the script and its descendants.
     func processes() -> [Int32] {
         let entries = (try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []
         return entries.compactMap { Int32($0) }.filter { process in
@@ -113,7 +113,7 @@ final class MakeRun {
         }
     }
 
-    /// A process with this role; nil: it does not run.
+    /// A process with this role, if it runs.
     func process(_ role: Role) -> Int32? {
         switch role {
         case .make: make.process.isRunning ? make.id : nil
@@ -133,7 +133,7 @@ final class MakeRun {
 
     private func parent(of process: Int32) -> Int32? {
         let status = try? String(contentsOfFile: "/proc/\(process)/stat", encoding: .utf8)
-        // The fields after the name in parentheses are the state and the parent.
+        // State and parent follow the name in parentheses.
         return status?.split(separator: ") ").last?.split(separator: " ").dropFirst().first
             .flatMap { Int32($0) }
     }
@@ -145,7 +145,7 @@ final class MakeRun {
 
     func listens(_ port: Int) -> Bool { (try? WireClient(port: port)) != nil }
 
-    /// The addresses with a listener on a port, in the notation of the kernel's tables.
+    /// The addresses that listen on a port, in the kernel tables' notation.
     func addresses(of port: Int) throws -> Set<String> {
         let end = ":" + String(format: "%04X", port)
         let rows = try ["tcp", "tcp6"].flatMap {
@@ -177,7 +177,7 @@ final class MakeRun {
     /// Ends it as Ctrl-C or a service manager would.
     func end() { process(.script).map { _ = kill($0, SIGTERM) } }
 
-    /// Runs commands in the clone, as if pasted into another terminal.
+    /// Runs commands as if pasted into another terminal.
     func paste(_ commands: String) throws -> Command {
         try Command(
             "/usr/bin/env",

@@ -1,4 +1,4 @@
-// `make run` leaves no process behind, whichever one is killed, and the example that it prints works.
+// `make run` leaves no process behind, whichever is killed, and its printed example works.
 
 import Foundation
 import SpoolgateTestSupport
@@ -6,10 +6,10 @@ import Testing
 
 @Suite("make run")
 struct MakeRunTests {
-    /// The tests' own user and, if that is root, an unprivileged one.
+    /// The tests' user and, if that is root, an unprivileged one.
     static let users: [String?] = getuid() == 0 ? [nil, "nobody"] : [nil]
 
-    /// The upstream receives no request in these tests.
+    /// An upstream that receives no request.
     private static let upstream = "http://127.0.0.1:9"
 
     @Test(
@@ -103,7 +103,7 @@ struct MakeRunTests {
         if address == "127.0.0.9" { expected.insert("0900007F") }
         for port in [run.port, run.tlsPort] {
             let addresses = try run.addresses(of: port)
-            // The IPv6 addresses are missing on a machine without IPv6.
+            // Not every machine has IPv6.
             #expect(addresses.isSubset(of: expected) && !addresses.isEmpty, "\(addresses)")
             #expect(addresses.contains { $0.count == 8 })
             #expect(address != "127.0.0.9" || addresses.contains("0900007F"))
@@ -116,7 +116,7 @@ struct MakeRunTests {
             #expect(reach.hasSuffix(words), "\(reach)")
         default: #expect(reach.hasPrefix("all interfaces: "))
         }
-        // The machine's own names count only if other machines can connect.
+        // The machine's names count only if other machines can connect.
         let own = ProcessInfo.processInfo.hostName
         let names = try #require(run.output.firstMatch(of: /host names   (.*)\n/)).1
             .split(separator: " ").map(String.init)
@@ -133,7 +133,7 @@ struct MakeRunTests {
             #expect(answer.output == (names.contains(name) ? "404" : "421"), "\(name)")
         }
         if address.isEmpty { #expect(!names.contains(own) || own == "localhost") }
-        // The started programs report their build.
+        // The programs report their build.
         let version = try run.paste(".build/release/spoolgate --version")
         #expect(version.output == "0.1.0 (4711)\n", "\(version)")
         run.end()

@@ -1,31 +1,28 @@
-// The moments of a round of uploads: clients and the upstream pass them, and the killer waits for one.
+// The moments of a round, which clients and the upstream pass; the killer waits for one.
 //
 // Every wait ends with the last client.
 
 import Foundation
 import SpoolgateTestSupport
 
-/// The meeting point of clients, upstream and killer.
-///
-/// Any thread may use it; the condition guards all state.
+/// The meeting point of clients, upstream and killer, for any thread; the condition guards all state.
 final class Moments: @unchecked Sendable {
-    /// The event that has just happened.
     enum Moment: String, CaseIterable {
         // At the client.
         case creating, created, appending, completing, retrieving
         // At the upstream.
         case delivering, deliveringContent, delivered, answering, answered
-        /// At the client: an interim response reported an offset. It needs a second of content, so no plan draws it.
+        /// At the client: an interim response reported an offset. No plan draws it, because it needs a second of
+        /// content.
         case reported
 
-        /// The moments that every plan may draw.
         static let drawn = allCases.filter { $0 != .reported }
     }
 
     private struct Awaited {
         let moment: Moment
         var left: Int
-        /// Whether the thread that passes the moment waits there for `goOn`.
+        /// Whether the passing thread waits there for `goOn`.
         let holds: Bool
         let number: Int
     }
@@ -44,7 +41,7 @@ final class Moments: @unchecked Sendable {
         }
     }
 
-    /// Passes a moment, and waits there if the killer holds it.
+    /// Passes a moment, and waits if the killer holds it.
     func pass(_ moment: Moment) {
         locked {
             guard var awaited, awaited.moment == moment, awaited.left > 0 else { return }
@@ -56,7 +53,7 @@ final class Moments: @unchecked Sendable {
         }
     }
 
-    /// Sets the moment to wait for: the `ordinal`th time from now on that `moment` is passed.
+    /// Sets the moment to wait for: the `ordinal`th `moment` from now on.
     func lookOut(for moment: Moment, ordinal: Int = 1, holds: Bool) {
         locked {
             number += 1
@@ -64,7 +61,7 @@ final class Moments: @unchecked Sendable {
         }
     }
 
-    /// Waits for that moment; false if all clients ended before it, or after two minutes.
+    /// Waits for that moment; false if all clients end first, or after two minutes.
     func waitForIt() -> Bool {
         locked {
             let deadline = Date(timeIntervalSinceNow: 120)
@@ -73,7 +70,6 @@ final class Moments: @unchecked Sendable {
         }
     }
 
-    /// Releases the thread that waits at the moment.
     func goOn() {
         locked {
             awaited = nil

@@ -1,7 +1,7 @@
-// An upstream that passes the moments of a delivery and keeps the received contents.
+// An upstream that passes the moments of a delivery and keeps the contents.
 //
-// A target's query has its orders: `answer`, the size of the response's content in bytes, `status`, the status if not
-// 201, and `pace`, the pause in microseconds after each part of content.
+// A target's query has its orders: `answer`, the bytes of the response's content; `status`, if not 201; and `pace`, the
+// microseconds of pause after each part of content.
 
 import Foundation
 import SpoolgateTestSupport
@@ -33,7 +33,7 @@ extension LoopbackOrigin {
         }
     }
 
-    /// The contents received for a target, in order, complete or not.
+    /// The contents for a target, in order, complete or not.
     func contents(to target: String) -> [Data] { requests(to: target).map { Data($0.content) } }
 
     static func answer(to target: String) -> Data {

@@ -1,4 +1,4 @@
-// nginx's own responses to a client above its limits (`limit_conn`, `limit_req`), with lower limits than shipped.
+// nginx's responses above its limits (`limit_conn`, `limit_req`), with lower limits than shipped.
 
 import Foundation
 import SpoolgateTestSupport

@@ -1,10 +1,10 @@
-// The shipped nginx files with the marked lines filled in, as `make run` does it.
+// The shipped nginx files with the marked lines filled in, as by `make run`.
 
 import Foundation
 import SpoolgateTestSupport
 
 enum NginxMistake {
-    /// Uploads are buffered, as is nginx's default.
+    /// Uploads are buffered, nginx's default.
     case buffering
     case noParameters
     case noOrigin
@@ -18,19 +18,19 @@ enum NginxMistake {
     /// The owner is the name that a client claims, without a password.
     case openLogin
     case noPasswords
-    /// The login's password file, `closed.htpasswd` next to the other files, is not readable for nginx's workers.
+    /// The password file, `closed.htpasswd` next to the other files, is not readable for nginx's workers.
     case closedPasswords
     /// Clients of this machine need no password.
     case satisfyAny
     case cleartextHTTP2
-    /// Refusals are replaced by nginx's own pages.
+    /// nginx's own pages replace refusals.
     case errorPages
-    /// Content may not pause for more than five seconds.
+    /// Content may pause at most five seconds.
     case shortGap
 
     /// Locations for scripts and images, and the shipped one without `^~`.
     case otherLocations
-    /// The same locations next to the correct shipped one.
+    /// The same next to the correct shipped one.
     case locationsBeside
 
     private static let locations =
@@ -79,9 +79,9 @@ enum NginxMistake {
     }
 }
 
-/// A login in nginx that lets preflight requests pass.
+/// A login that lets preflight requests pass.
 enum NginxLogin: Equatable {
-    /// `auth_basic`, where alice has the password `secret`.
+    /// `auth_basic`: alice has the password `secret`.
     case password
     /// `auth_request`, which sends its requests to this port.
     case asking(UInt16)
@@ -101,11 +101,11 @@ enum NginxLogin: Equatable {
     }
 }
 
-/// Limits of one client that a test reaches with few requests.
+/// One client's limits, reached with few requests.
 enum NginxBounds: Equatable {
-    /// The number of requests with content at a time.
+    /// The requests with content at a time.
     case senders(Int)
-    /// The number of creations at once, and then one a minute.
+    /// The creations at once, and then one a minute.
     case creators(Int)
 
     func set(in line: String) -> String {
@@ -125,19 +125,18 @@ enum NginxBounds: Equatable {
 }
 
 enum NginxConfiguration {
-    /// Whether an nginx with the module writes content to the spool by itself, as shipped.
-    ///
-    /// `SPOOLGATE_LANE=0` in the environment disables that on every route, so that a suite tests the other way.
+    /// Whether nginx's module writes content to the spool, as shipped; `SPOOLGATE_LANE=0` in the environment disables
+    /// that on every route.
     static let hasLane = ProcessInfo.processInfo.environment["SPOOLGATE_LANE"] != "0"
 
-    /// The settings of a route; they turn the lane off if the environment does and they do not set it themselves.
+    /// A route's settings; the lane is off if the environment disables it and they do not set it.
     static func lines(ofRoute settings: [String]) -> String {
         let isSilent = hasLane || settings.contains { $0.hasPrefix("spool-receive:") }
         return (isSilent ? settings : ["spool-receive: off"] + settings)
             .map { "    \($0)\n" }.joined()
     }
 
-    /// Writes the files for a sandbox and returns the path of nginx.conf; nil leaves the shipped lines unchanged.
+    /// Writes a sandbox's files and returns the path of nginx.conf; nil leaves the shipped lines unchanged.
     static func write(
         to directory: URL,
         from root: URL,
@@ -178,7 +177,7 @@ enum NginxConfiguration {
                 at: root.appending(path: "nginx/module/keepalive.conf"),
                 to: modules.appending(path: "upstream/keepalive.conf")
             )
-            // Idle connections close soon, so that the daemon's open ones are those in use.
+            // Idle connections close soon, so that the daemon's open ones are in use.
             try "keepalive_timeout 2s;\n".write(
                 to: modules.appending(path: "upstream/soon.conf"),
                 atomically: true,
@@ -246,7 +245,7 @@ enum NginxConfiguration {
         return folder.path() + "/nginx.conf"
     }
 
-    /// Applies the nodes' sockets and the shipped file's directives for the location to a line.
+    /// Applies the nodes' sockets and the shipped directives for the location to a line.
     private static func node(_ nodes: [String: String], own: String, in line: String) -> String {
         if line.contains("include pass*.conf") {
             return "fastcgi_pass $spoolgate_node; fastcgi_next_upstream error timeout;"
@@ -257,7 +256,7 @@ enum NginxConfiguration {
         return line.replacing(/10\.0\.0\.\d:9000/) { _ in "unix:\(socket)" }
     }
 
-    /// Adds a report URI to the page's policy, so that nginx logs the violations that browsers report.
+    /// Adds a report URI to the page's policy, so that nginx logs violations.
     private static func reporting(_ line: String) -> String {
         guard line.contains("default-src 'self'") else { return line }
         return line.replacing("\" always;", with: "; report-uri /csp-report\" always;")

@@ -1,4 +1,4 @@
-// Several nodes behind one nginx with the shipped file, each with its own spool; one of three never responds.
+// Nodes behind one nginx with the shipped file, each with its own spool; one of three never responds.
 
 import Foundation
 import SpoolgateTestSupport
@@ -6,13 +6,13 @@ import Testing
 
 @Suite("Nodes", .enabled(if: Command.find("nginx") != nil, "nginx is not installed"))
 struct NodesTests {
-    /// Two nodes that deliver to one directory, behind one nginx.
+    /// Two nodes behind one nginx, delivering to one directory.
     private struct Scene {
         let one: Sandbox
         /// Its nginx knows both nodes; that of `one` knows only `one`.
         let two: Sandbox
 
-        /// `names` are the nodes' settings; in nginx `one` is `name`, and `two` is n2.
+        /// `names` are the nodes' settings; nginx knows them as `name` and n2.
         init(names: [String] = ["n1", "n2"], inNginx name: String = "n1") throws {
             one = try Sandbox(extra: ["node: \(names[0])"])
             let folder = one.directory.path()
@@ -54,7 +54,7 @@ struct NodesTests {
         }
         try scene.one.startAgain()
         for resource in before + meanwhile {
-            // nginx may still treat the node as failed for a moment.
+            // nginx may still treat the node as failed.
             let offset = try eventually("the upload's node responds") {
                 try? scene.two.offset(of: resource)
             }
@@ -90,7 +90,7 @@ struct NodesTests {
         }
         #expect(try sandbox.ask("HEAD", elsewhere + "x").status == 404)
         #expect(origin.requests.isEmpty)
-        // A resource without a node's name, from before the node had one, belongs to this node.
+        // A resource from before the node had a name belongs to this node.
         let old = resource.replacingOccurrences(of: "/n1/", with: "/")
         #expect(try sandbox.offset(of: old) == 0)
     }
@@ -125,7 +125,7 @@ struct NodesTests {
                 String(repeating: "abc", count: 6)
             ]
         )
-        // Neither of two nodes can join the other's partial uploads.
+        // Neither node can join the other's partial uploads.
         let other = node === scene.one ? "n2" : "n1"
         let foreign = parts[0].replacingOccurrences(
             of: "/n\\d/",

@@ -4,7 +4,7 @@ import Foundation
 import SpoolgateTestSupport
 import Testing
 
-/// Any thread may use the gateway once it is initialized.
+/// Any thread may use it once it is initialized.
 final class ObjectGateway: @unchecked Sendable {
     static let keyID = "AKIDTEST"
     static let secret = "se/cr+et"
@@ -20,7 +20,7 @@ final class ObjectGateway: @unchecked Sendable {
     private var settingsFile: String { directory.path() + "/ceph.conf" }
     private var log: URL { directory.appending(path: "log") }
 
-    /// Starts all daemons, which takes about 10 s on an idle machine.
+    /// Starts all daemons, in about 10 s on an idle machine.
     init() throws {
         directory = FileManager.default.temporaryDirectory
             .appending(path: "ceph-\(UUID().uuidString.prefix(8))")
@@ -56,7 +56,7 @@ final class ObjectGateway: @unchecked Sendable {
         try start("radosgw", "-n", "client.admin")
     }
 
-    /// Creates a bucket as soon as the store accepts requests.
+    /// Creates a bucket once the store accepts requests.
     func bucket(_ name: String) throws -> StoreBucket {
         try eventually("the bucket is created") {
             (try? ask("PUT", "/\(name)", "-o", "/dev/null", "-w", "%{http_code}")) == "200"
@@ -92,7 +92,7 @@ final class ObjectGateway: @unchecked Sendable {
         )
     }
 
-    /// The output of a request signed by curl, with further arguments.
+    /// The output of a request signed by curl.
     @discardableResult
     func ask(_ method: String, _ path: String, _ arguments: String...) throws -> String {
         try Command(
@@ -169,7 +169,7 @@ struct StoreBucket {
         try store.ask("GET", "/\(name)").matches(of: /<Key>([^<]*)<\/Key>/).map { String($0.1) }
     }
 
-    /// The content of an object; the key must be percent-encoded.
+    /// An object's content; the key must be percent-encoded.
     func content(_ key: String) throws -> Data {
         let file = try ScratchDirectory()
         let path = file.file("got")
@@ -177,12 +177,12 @@ struct StoreBucket {
         return try Data(contentsOf: URL(filePath: path))
     }
 
-    /// The fields of an object, in lower case.
+    /// An object's fields, in lower case.
     func fields(_ key: String) throws -> String {
         try store.ask("HEAD", "/\(name)/\(key)", "-I").lowercased()
     }
 
-    /// The number of multipart uploads that were started and neither completed nor removed.
+    /// The number of multipart uploads neither completed nor removed.
     func begun() throws -> Int {
         try store.ask("GET", "/\(name)?uploads=").matches(of: /<UploadId>/).count
     }

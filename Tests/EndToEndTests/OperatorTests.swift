@@ -1,4 +1,4 @@
-// The operator's commands for undelivered uploads, next to a real daemon: show, hold, release and requeue.
+// The operator's commands for undelivered uploads: show, hold, release and requeue.
 
 import Foundation
 import SpoolgatePosix
@@ -55,7 +55,7 @@ struct OperatorTests {
         )
     }
 
-    /// Sends an upload that is accepted, and returns its identity.
+    /// Returns the identity of an accepted upload.
     private func accepted(by method: String, in sandbox: Sandbox? = nil) throws -> String {
         let sandbox = sandbox ?? self.sandbox
         let created = try sandbox.ask(
@@ -145,7 +145,7 @@ struct OperatorTests {
         let id = try #require(resource.split(separator: "/").last.flatMap { UploadID($0) })
         let spool = try Spool(existing: sandbox.directory.path() + "/spool")
         let upload = try eventually("the append is over") { try spool.tryLock(id) }
-        // Otherwise its first run might pick up the upload before the command counts it.
+        // Otherwise its first run might take the upload before the command counts it.
         sandbox.daemon.signal(SIGSTOP)
         // As if another daemon had accepted the upload and crashed.
         try upload.postpone(reason: nil, .queue(.now))
@@ -330,7 +330,7 @@ struct OperatorTests {
         }
         #expect(try sandbox.spoolgate("show", String(repeating: "0", count: 26)).status == 66)
         #expect(try sandbox.spoolgate("requeue", "--all", id).status == 64)
-        // The commands do not ask the holder of the lock to release the upload.
+        // The commands do not ask the lock's holder to release the upload.
         sender.send(Data("half".utf8))
         #expect(try sender.read().status == 202)
     }

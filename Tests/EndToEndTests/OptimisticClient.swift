@@ -1,5 +1,5 @@
-// A client like URLSession: it sends all content at once, remembers the Location of a 104, and after a cut requests the
-// offset there and appends the rest. It is cut exactly once and retries nothing.
+// A client like URLSession: it sends all content at once, remembers a 104's Location, and after a cut requests the
+// offset there and appends the rest. It is cut once and retries nothing.
 
 import Foundation
 import SpoolgateTestSupport
@@ -48,7 +48,7 @@ struct OptimisticClient {
         return Course(interim: interim, retrieval: retrieval, offset: offset, final: final)
     }
 
-    /// The completeness field of a message that completes the upload.
+    /// The completeness field of a completing message.
     var isComplete: String { version == 3 ? "Upload-Incomplete: ?0" : "Upload-Complete: ?1" }
 
     private func own(_ type: String) -> [String] {

@@ -1,4 +1,4 @@
-// Ordinary uploads behind a real nginx: streaming to the upstream, and slow requests that do not block others.
+// Ordinary uploads: streaming to the upstream, and slow requests that do not block others.
 
 import Foundation
 import SpoolgateTestSupport

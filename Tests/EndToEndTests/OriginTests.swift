@@ -1,4 +1,4 @@
-// The host sent to clients and to the upstream is the server name that a real nginx matched.
+// The host for clients and the upstream is the server name that nginx matched.
 
 import Foundation
 import SpoolgateTestSupport
@@ -9,7 +9,7 @@ import Testing
     .enabled(if: Command.find("nginx") != nil, "nginx is not installed")
 )
 struct OriginTests {
-    /// A target and a `Host`, and the expected host; empty if nginx itself refuses the request.
+    /// A target and a `Host`, and the expected host; empty if nginx refuses.
     struct Case: CustomTestStringConvertible, Sendable {
         var target: String
         var host: String?

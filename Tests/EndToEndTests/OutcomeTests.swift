@@ -1,4 +1,4 @@
-// Results of uploads whose upstream misbehaves, and the number of deliveries according to the upstream's own log.
+// Results of uploads whose upstream misbehaves, and the deliveries in its log.
 
 import Foundation
 import SpoolgateTestSupport
@@ -58,7 +58,7 @@ struct OutcomeTests {
         #expect(again.content.isEmpty == !isWhole)
     }
 
-    /// A retry by the client, and a run of the queue: no further delivery.
+    /// A retry by the client and a run of the queue: no further delivery.
     private func comeBack(_ sandbox: Sandbox, _ resource: String, _ status: Int) throws {
         let again = try sandbox.append(resource, offset: Self.content.count)
         #expect(again.status == status)
@@ -123,7 +123,7 @@ struct OutcomeTests {
         )
         #expect(answer.status == 202)
         try eventually("deferred") { sandbox.log.contains("delivery deferred") }
-        // The retry survives a crash of the daemon.
+        // The retry survives a crash.
         try sandbox.crash()
         let upstream = try RealUpstream(port: port)
         try eventually("delivered; log: \(sandbox.log.suffix(1_000))") {

@@ -1,4 +1,4 @@
-// The proxies of docs/FRONTS.md, each started with the configuration that the page shows.
+// The proxies of docs/FRONTS.md, each with the page's configuration.
 
 import Foundation
 import SpoolgateTestSupport
@@ -23,12 +23,12 @@ final class ProxyChain {
         sandbox.directory.appending(path: "nginx/\(name)").path()
     }
 
-    /// Settings for as many interim responses as possible.
+    /// Settings for the most interim responses.
     static let manyInterim = [
         "interim: {progress-interval: 1s, progress-size: 64KiB, heartbeat: 1s}"
     ]
 
-    /// Starts the proxy, nginx and the gateway, with `changes` to the proxy's configuration.
+    /// Starts the chain, with `changes` to the proxy's configuration.
     init(
         _ kind: OuterProxy,
         hasModule: Bool = true,
@@ -88,7 +88,7 @@ final class ProxyChain {
     }
 
     deinit {
-        // Foundation starts programs with most signals blocked, and only nginx unblocks them.
+        // Foundation starts programs with most signals blocked; only nginx unblocks them.
         proxy.signal(isNginx ? SIGTERM : SIGKILL)
         _ = proxy.wait()
     }
@@ -104,7 +104,7 @@ final class ProxyChain {
 
     private var heads: String { sandbox.directory.appending(path: "heads").path() }
 
-    /// The response header sections of the last request, in lower case.
+    /// The last request's response header sections, in lower case.
     func told() throws -> String {
         try String(contentsOfFile: heads, encoding: .utf8).lowercased()
     }
@@ -157,7 +157,7 @@ final class ProxyChain {
         )
     }
 
-    /// Kills curl when more than `size` bytes are in the spool, and returns the daemon's status then as JSON.
+    /// Kills curl when more than `size` bytes are in the spool, and returns the daemon's status as JSON.
     @discardableResult
     func curlCut(after size: Int, _ fields: [String], _ others: [String]) throws -> String {
         try? FileManager.default.removeItem(atPath: heads)
@@ -182,7 +182,7 @@ final class ProxyChain {
         }
     }
 
-    /// The offset of the upload being received, by its target or its resource; -1 if there is none.
+    /// The offset of a receiving upload, by its target or resource; -1 if there is none.
     private func receivedOffset(of path: String) throws -> Int {
         try sandbox.spoolgate("list", "--json", "--state", "receiving").output.split(
             separator: "\n"
@@ -201,7 +201,7 @@ final class ProxyChain {
             .map { try Data(contentsOf: $0) }
     }
 
-    /// Sends the rest of a file to an upload; curl prints the final status.
+    /// Sends the rest of a file; curl prints the final status.
     func resume(_ location: String, with bytes: Data, _ version: String) throws -> Command {
         let offset = try eventually("the offset is reported") { () -> Int? in
             _ = try curl([], [version, "-I", location])
@@ -230,7 +230,7 @@ final class ProxyChain {
         )
     }
 
-    /// The last value of a response field of the last request, in lower case.
+    /// The last value of the last request's response field, in lower case.
     func field(_ name: String) throws -> String? {
         try told().split(separator: "\r\n").last { $0.hasPrefix(name + ": ") }
             .map { String($0.dropFirst(name.utf8.count + 2)) }
@@ -238,7 +238,7 @@ final class ProxyChain {
 }
 
 extension OuterProxy {
-    /// The page's configuration with other ports and paths, and the directives of Debian's own files.
+    /// The page's configuration with other ports and paths, and Debian's own directives.
     fileprivate func configuration(
         in folder: String,
         port: Int,
@@ -271,7 +271,7 @@ extension OuterProxy {
             let modules = [
                 "mpm_event", "authz_core", "ssl", "http2", "proxy", "proxy_http", "reqtimeout",
             ].map { "LoadModule \($0)_module /usr/lib/apache2/modules/mod_\($0).so\n" }.joined()
-            // Debian's timeout is 10 s for the first byte of content; a shorter one fails sooner.
+            // Debian's timeout is 10 s for the first byte; a shorter one fails sooner.
             return """
                 \(modules)
                 ServerName localhost

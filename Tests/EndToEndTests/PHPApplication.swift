@@ -6,7 +6,7 @@ import Testing
 
 final class PHPApplication {
     let url: String
-    /// The directory that the page calls `/srv/app`.
+    /// The page's `/srv/app`.
     var path: String { folder.file("app") }
     private let folder: ScratchDirectory
     private let servers: Daemon

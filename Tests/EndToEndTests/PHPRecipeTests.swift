@@ -1,4 +1,4 @@
-// The recipes of docs/RECIPES.md for PHP, with a real nginx and PHP-FPM.
+// The PHP recipes of docs/RECIPES.md, with a real nginx and PHP-FPM.
 
 import Foundation
 import SpoolgateTestSupport
@@ -12,14 +12,14 @@ import Testing
     )
 )
 struct PHPRecipeTests {
-    /// Uploads in two parts, like a client after a cut, and returns the final response.
+    /// Uploads in two parts, and returns the final response.
     private func upload(
         _ bytes: Data,
         _ fields: [String] = [],
         in sandbox: Sandbox
     ) throws -> WireClient.Answer {
         let name = "Content-Disposition: attachment; filename=\"summer.mp4\""
-        // A path that a location for scripts might intercept.
+        // A location for scripts might match this path.
         let resource = try sandbox.create("/files/media.php", [name] + fields)
         let half = bytes.count / 2
         _ = try sandbox.append(resource, bytes.prefix(half), complete: false)
@@ -50,7 +50,7 @@ struct PHPRecipeTests {
         ] { #expect(told.output.contains(line)) }
     }
 
-    /// A line of the recipe, and the result of an upload without it.
+    /// A line of the recipe, and the result without it.
     struct Line: CustomTestStringConvertible {
         var text: String?
         var status: Int

@@ -1,4 +1,4 @@
-// The page's module alone, against servers with scripted responses that the gateway sends seldom or never.
+// The page's module alone, against scripted responses that the gateway sends seldom or never.
 
 import Foundation
 import SpoolgatePosix
@@ -64,7 +64,7 @@ struct PageModuleTests {
             )
         }
 
-        /// Sends it and returns the response's text or the error's code, every state, and the last progress.
+        /// Returns the response's text or the error's code, every state, and the last progress.
         func send(_ options: String = "", before script: String = "") throws -> (
             end: String, states: [String], loaded: Int, sent: Int
         ) {
@@ -88,7 +88,7 @@ struct PageModuleTests {
             )
         }
 
-        /// Runs a script with the module's classes and a file of 1000 bytes, and returns its result.
+        /// Runs a script with the module's classes and a file of 1000 bytes.
         func evaluate(_ script: String) throws -> Any {
             try browser.run(
                 """
@@ -100,7 +100,7 @@ struct PageModuleTests {
             )
         }
 
-        /// The methods of the requests for uploads, in order, without those for the status.
+        /// The methods of the requests, without those for the status.
         var methods: [String] { requests.map(\.method).filter { $0 != "GET" } }
 
         var requests: [LoopbackOrigin.Request] {
@@ -115,7 +115,7 @@ struct PageModuleTests {
         ("204 No Content", ["Upload-Offset: \(offset)"] + fields, "")
     }
 
-    /// A server that creates uploads, reports offset 400, and has no status resource.
+    /// Creates uploads, reports offset 400, and has no status resource.
     private static func usual(_ request: LoopbackOrigin.Request) -> Answer {
         switch request.method {
         case "POST": created
@@ -187,7 +187,7 @@ struct PageModuleTests {
         }
         #expect(try upload.send().end == "refused")
         #expect(upload.methods == ["POST", "PATCH"])
-        // The upload is also forgotten: the next one starts over.
+        // The upload is also forgotten.
         #expect(try upload.send().end == "refused")
         #expect(upload.methods == ["POST", "PATCH", "POST", "PATCH"])
     }
@@ -509,7 +509,7 @@ struct PageModuleTests {
         #expect(sent.loaded == 1000)
         #expect(upload.methods.count == 251)
         let seen = try upload.browser.run("return [told, span]") as? [Double] ?? []
-        // The first and the last report are not limited.
+        // The first and last reports are not limited.
         #expect(seen[0] <= seen[1] / 100 + 2)
     }
 
@@ -650,7 +650,7 @@ struct PageModuleTests {
     @Test("a stalled connection is closed and retried")
     func stalled() throws {
         let upload = try Upload { request, count in
-            // Without a response the server does not report that it is working, so the client does not wait.
+            // Without a response nothing shows that the server is working, so the client does not wait.
             if request.method == "HEAD", count == 0 { return nil }
             return Self.usual(request)
         }

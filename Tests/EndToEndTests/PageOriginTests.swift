@@ -1,4 +1,4 @@
-// The page on another server than the one it uploads to: accepted only if the route names its origin.
+// The page on another server than its uploads': accepted only if the route names its origin.
 
 import Foundation
 import SpoolgatePosix
@@ -11,7 +11,6 @@ import Testing
     .enabled(if: Engine.chromium.isInstalled, Engine.chromium.missing)
 )
 struct PageOriginTests {
-    /// Whether a route can name origins.
     private static let hasOrigins: Bool = {
         let settings = Sandbox.root.appending(path: "deploy/spoolgate.yaml")
         let text = (try? String(contentsOf: settings, encoding: .utf8)) ?? ""

@@ -1,4 +1,4 @@
-// The shipped page in a real browser: the user's actions and network faults.
+// The shipped page in a real browser: user actions and network faults.
 
 import Foundation
 import SpoolgateTestSupport
@@ -61,7 +61,7 @@ struct PageTests {
     func reloaded() throws {
         let origin = try LoopbackOrigin(status: "201 Created")
         let page = try PageUnderTest(upstream: origin.base)
-        // Content that nginx has not yet passed on is lost with the connection.
+        // Content still in nginx is lost with the connection.
         let file = try page.begin(
             "photo.raw",
             Self.whole,
@@ -70,7 +70,7 @@ struct PageTests {
         )
         try page.browser.reload()
         #expect(try page.unfinished() == ["photo.raw"])
-        // Without the cut, bytes in the system's buffers would arrive although no page waits for them.
+        // Otherwise bytes in the system's buffers would arrive although no page waits for them.
         page.network.cut()
         page.network.restore()
         try page.choose(file.url)
@@ -91,12 +91,12 @@ struct PageTests {
         let origin = try LoopbackOrigin(status: "201 Created")
         let page = try PageUnderTest(upstream: origin.base)
         let file = try page.begin("long.bin", Self.whole, holdingAt: Self.half)
-        // The bar shows bytes that have arrived, not bytes in the system's buffers.
+        // The bar shows arrived bytes, not those in the system's buffers.
         #expect(try page.shown("long.bin") <= page.network.passed)
         page.network.cut()
         try page.awaitState("long.bin", "waiting")
         #expect(try page.words("long.bin").contains("The connection was lost."))
-        // This takes some seconds, because of the pauses between attempts.
+        // The pauses between attempts take some seconds.
         try eventually("it tries again and again") { page.network.refused >= 4 }
         page.network.hold(at: nil)
         page.network.restore()
@@ -228,7 +228,7 @@ struct PageTests {
         }
         try page.browser.click("#pause-all")
         for name in names { try page.awaitState(name, "paused") }
-        // The focus must not be on Cancel all, which is next to it.
+        // The focus must not be on Cancel all next to it.
         try eventually("the focus is on the button that resumes all", seconds: 20) {
             try page.browser.text("return document.activeElement.id") == "resume-all"
         }
@@ -264,7 +264,7 @@ struct PageTests {
         let origin = try LoopbackOrigin(status: "201 Created")
         let page = try PageUnderTest(upstream: origin.base)
         let file = try page.begin("long.bin", Self.whole, holdingAt: Self.half)
-        // From now on the page makes only attempts that the user asks for.
+        // From now on only the user causes attempts.
         try page.browser.run(
             "const { setTimeout } = window; window.setTimeout = (body, ms) => setTimeout(body, ms > 1400 ? 3e6 : ms)"
         )
@@ -351,7 +351,7 @@ struct PageTests {
     func cutShort(engine: Engine) throws {
         let origin = try LoopbackOrigin(status: "201 Created")
         let page = try PageUnderTest(engine, upstream: origin.base)
-        // Faster timers: otherwise detection takes 15 seconds.
+        // Otherwise detection takes 15 seconds.
         try page.browser.run(
             "const { setTimeout } = window; window.setTimeout = (body, ms) => setTimeout(body, (ms ?? 0) / 10)"
         )

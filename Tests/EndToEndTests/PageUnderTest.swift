@@ -1,4 +1,4 @@
-// The shipped page in a browser, with a network in front of nginx that can be cut.
+// The shipped page in a browser, with a network that can be cut.
 
 import Foundation
 import SpoolgateTestSupport
@@ -8,7 +8,7 @@ final class PageUnderTest {
     let network: CuttingProxy
     let browser: Browser
 
-    /// Starts everything and opens the page; without `upstream` uploads go to the sandbox's drop directory.
+    /// The default upstream is the sandbox's drop directory.
     convenience init(
         upstream: String? = nil,
         routeSettings: [String] = [],
@@ -26,7 +26,7 @@ final class PageUnderTest {
         try browser.open("\(isSecure ? "https" : "http")://localhost:\(port)/upload/")
     }
 
-    /// Starts everything and opens the page; the browser reaches the network through the network's own port.
+    /// The browser uses the network's own port.
     convenience init(
         _ engine: Engine,
         _ setup: Browser.Setup = Browser.Setup(),
@@ -85,7 +85,7 @@ final class PageUnderTest {
         }
     }
 
-    /// Uploads a new file until the page shows `least` received bytes; the network holds the rest back after `held`.
+    /// Uploads a new file until the page shows `least` bytes; the network holds back those after `held`.
     func begin(
         _ name: String,
         _ length: Int,
@@ -103,7 +103,7 @@ final class PageUnderTest {
         try browser.click("li button[aria-label='\(button) \(name)']")
     }
 
-    /// The names of the files that the page asks for again.
+    /// The files that the page asks for again.
     func unfinished() throws -> [String] {
         let script =
             "return [...document.querySelectorAll('#unfinished:not([hidden]) .name')].map((e) => e.textContent)"
@@ -123,7 +123,7 @@ final class PageUnderTest {
         try accessLog().components(separatedBy: "\"POST /csp-report ").count - 1
     }
 
-    /// The number of uploads that the browser has created, by nginx's log.
+    /// The number of uploads that the browser created, by nginx's log.
     func creations(over version: String = "HTTP/1.1") throws -> Int {
         try accessLog()
             .components(separatedBy: "\"POST /files/ \(version)\"").count - 1

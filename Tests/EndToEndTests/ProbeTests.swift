@@ -1,5 +1,5 @@
-// `probe` against a real nginx with the shipped files, unchanged and with common mistakes. No probe may leave an upload
-// or cause a delivery.
+// `probe` against a real nginx, with the shipped files and with common mistakes. No probe may leave an upload or cause
+// a delivery.
 
 import Foundation
 import SpoolgateTestSupport
@@ -29,7 +29,6 @@ struct ProbeTests {
             }
         }
 
-        /// The warnings and failures, with their level.
         var complaints: [String] {
             lines.filter { ["warn", "fail"].contains($0.level) }
                 .map { "\($0.level ?? "") \($0.check ?? "")" }
@@ -76,7 +75,7 @@ struct ProbeTests {
             return ["--local", "--nginx", nginx.joined(separator: " "), "--http", "1.1"]
         }
 
-        /// Probes, and checks that nothing is left in the spool and nothing was delivered.
+        /// Probes, and checks that nothing is left in the spool or delivered.
         func probe(_ url: String, _ arguments: [String] = []) throws -> Report {
             let trust = ["--cacert", "\(sandbox.directory.path())/nginx/server.pem"]
             let report = try Report(
@@ -254,7 +253,7 @@ struct ProbeTests {
         let stage = try Stage(mistake.front, origin: mistake.origin)
         let url = stage.secure.replacing("/files/", with: mistake.path)
         let report = try stage.probe(url, mistake.arguments)
-        // Without the module there is no 104, which is a separate finding.
+        // Without the module there is no 104, a separate finding.
         let complaints = report.complaints.filter { !$0.contains("104") }
         #expect(complaints == mistake.complaints, "\(report.shown)")
         let isFailure = mistake.complaints.contains { $0.hasPrefix("fail") }
@@ -352,7 +351,7 @@ struct ProbeTests {
             "fail",
             ["does not exist (/nowhere is missing)", "403 to every login", "install -D -g "]
         )
-        // Otherwise the workers run as the same user and can read the file.
+        // Otherwise the workers run as the same user and can read it.
         guard geteuid() == 0 else { return }
         let closed = try Stage(.nginxMistaken(.closedPasswords))
         let file = "\(closed.sandbox.directory.path())/nginx/closed.htpasswd"
@@ -396,7 +395,7 @@ struct ProbeTests {
     )
     func cleartextHTTP2() throws {
         let origin = try LoopbackOrigin(status: "201 Created")
-        // A sandbox detects nginx by a connection alone, without HTTP/1.1.
+        // A sandbox detects nginx by a connection, without HTTP/1.1.
         let sandbox = try Sandbox(
             upstream: origin.base,
             front: .nginxMistaken(.cleartextHTTP2)
@@ -423,7 +422,7 @@ struct ProbeTests {
         let well = try stage.probe(stage.plain, local)
         well.expect("nginx", "ok", ["location ^~ /files/", "/snippets/spoolgate.conf:"])
         well.expect("socket", "ok", ["spoolgate.sock", "may connect"])
-        // Only under root do nginx's workers run as another user.
+        // Only root's nginx has workers of another user.
         if geteuid() == 0 {
             chmod("\(folder)/spoolgate.sock", 0o600)
             let closed = try stage.probe(stage.plain, local)
@@ -440,7 +439,7 @@ struct ProbeTests {
         dead.expect("socket", "fail", ["no process listens", "systemctl start"])
     }
 
-    /// A configuration, and the expected finding about nginx's writes to the spool.
+    /// A configuration, and the finding about nginx's writes to the spool.
     struct Receiving: Sendable, CustomTestStringConvertible {
         var testDescription: String
         var front = Front.nginxWithModule

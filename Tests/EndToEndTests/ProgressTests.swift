@@ -1,4 +1,4 @@
-// Later interim responses through nginx with its module: durable offsets, and heartbeats while the upstream works.
+// Later interim responses through nginx: durable offsets, and heartbeats while the upstream works.
 
 import Foundation
 import SpoolgateTestSupport
@@ -34,7 +34,7 @@ struct ProgressTests {
         try crash(sandbox, goingOnWith: location, bytes, told: told, sent: sent)
     }
 
-    /// Kills the gateway and checks that the upload continues at or after the last reported offset.
+    /// Kills the gateway; the upload must continue at or after the last reported offset.
     private func crash(
         _ sandbox: Sandbox,
         goingOnWith location: String,
@@ -85,8 +85,7 @@ struct ProgressTests {
         let location = try #require(try client.readAny()["location"])
         var sent = 0
         var told = 0
-        // Each time the client sends 5 MiB and then waits for 4 MiB more to be reported, although no interval has
-        // passed.
+        // The client sends 5 MiB and waits for a report of 4 MiB more, although no interval has passed.
         for round in 1...2 {
             client.sendChunk(bytes[sent..<sent + 5 << 20])
             sent += 5 << 20

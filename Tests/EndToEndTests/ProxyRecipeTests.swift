@@ -8,7 +8,7 @@ import Testing
 struct ProxyRecipeTests {
     private static let versions = ["--http1.1", "--http2"]
 
-    /// Uploads in one request over each version, cuts it, and resumes at the Location of a 104.
+    /// Uploads in one request over each version, cuts it, and resumes at a 104's Location.
     private func expectResumesFromInterim(_ chain: ProxyChain) throws {
         let (file, bytes) = try chain.sandbox.randomFile(6 << 20)
         for version in Self.versions {
@@ -27,7 +27,7 @@ struct ProxyRecipeTests {
         #expect(try chain.delivered("film.mp4") == [bytes, bytes])
     }
 
-    /// Sends 60 MiB without a length, which the gateway reports every 4 MiB; returns the final status.
+    /// Sends 60 MiB without a length, reported every 4 MiB, and returns the final status.
     private func streamUpload(_ chain: ProxyChain) throws -> String {
         let file = try emptyFile(60 << 20, in: chain)
         return try chain.curl(
@@ -49,7 +49,7 @@ struct ProxyRecipeTests {
         #expect(try chain.delivered("stream.bin") == [content])
     }
 
-    /// Creates a file of zeros without disk blocks.
+    /// A file of zeros without disk blocks.
     private func emptyFile(_ size: Int, in chain: ProxyChain) throws -> String {
         let file = chain.sandbox.directory.appending(path: "empty.bin").path()
         try #require(FileManager.default.createFile(atPath: file, contents: nil))
@@ -57,7 +57,7 @@ struct ProxyRecipeTests {
         return file
     }
 
-    /// Starts an upload of 1.2 GiB through the proxy, and checks that nginx ignores the client's `X-Forwarded-For`.
+    /// Starts to upload 1.2 GiB, and checks that nginx ignores the client's `X-Forwarded-For`.
     private func expectTakesLargeContent(_ chain: ProxyChain) throws {
         let file = try emptyFile(1_200 << 20, in: chain)
         let status = try chain.curlCut(
@@ -69,7 +69,7 @@ struct ProxyRecipeTests {
         #expect(!status.contains("203.0.113.9"))
     }
 
-    /// Appends at a wrong offset, and checks that the refusal arrives before the content is read.
+    /// Appends at a wrong offset: the refusal must arrive before the content is read.
     private func expectRefusalArrives(_ chain: ProxyChain) throws {
         _ = try chain.curl(
             ["Upload-Complete: ?0", "Content-Length: 0"],
@@ -94,7 +94,7 @@ struct ProxyRecipeTests {
         #expect(try chain.curl([], ["-X", "DELETE", "-f", location]).status == 0)
     }
 
-    /// Runs all checks during a slow upload, which must receive a matching number of 104 responses.
+    /// Runs all checks during a slow upload, which receives a matching number of 104 responses.
     private func expectPassesEverything(
         _ chain: ProxyChain,
         _ version: String,

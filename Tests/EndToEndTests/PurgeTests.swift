@@ -1,4 +1,4 @@
-// `purge` keeps the uploads that the settings of their route promise to clients.
+// `purge` keeps the uploads that their route promises to clients.
 
 import Foundation
 import SpoolgateTestSupport
@@ -19,14 +19,14 @@ struct PurgeTests {
         _ = try sandbox.append(partial, Data("some".utf8), complete: false)
         delivered = try sandbox.create("/files/delivered")
         _ = try sandbox.append(delivered, Data("all".utf8))
-        // The daemon itself purges once an hour, and records that it has.
+        // The daemon purges once an hour, and records it.
         let note = sandbox.directory.path() + "/spool/purged"
         try eventually("the daemon's first purge is over") {
             FileManager.default.fileExists(atPath: note)
         }
     }
 
-    /// Sets the time of an upload's last activity back.
+    /// Sets an upload's last activity back.
     private func age(_ resource: String, by seconds: Double) throws {
         let id = try #require(resource.split(separator: "/").last).description
         let spool = sandbox.directory.path() + "/spool"

@@ -1,4 +1,4 @@
-// kill -9 of the daemon in every phase of a delivery by the queue: uploads are delivered or held, a POST is sent once.
+// kill -9 in every phase of a delivery by the queue: uploads are delivered or held, a POST is sent once.
 //
 // `make crash-test ROUNDS=500` runs more rounds; SEED=n starts with round n.
 
@@ -8,7 +8,7 @@ import Testing
 
 @Suite("kill -9 while the queue delivers")
 struct QueueKillTests {
-    /// The phases of a delivery that the upstream detects; a random delay moves the kill between them.
+    /// The phases that the upstream detects; a random delay moves the kill between them.
     private static let phases: [Moments.Moment] = [
         .delivering, .deliveringContent, .delivered, .answering, .answered,
     ]
@@ -52,7 +52,7 @@ struct QueueKillTests {
                 default: Issue.record("\(state) is no end: \(note)")
                 }
                 if upload.method == "POST" { #expect(entries.count <= 1, note) }
-                // One attempt by each killed daemon, and one by the last.
+                // One attempt by each killed daemon and the last.
                 #expect(entries.count <= 3, note)
                 upstream.forget { $0.target == upload.target }
             }
@@ -64,7 +64,7 @@ struct QueueKillTests {
         )
     }
 
-    /// Sends uploads that are accepted, and kills the daemon twice at the phase.
+    /// Sends accepted uploads, and kills the daemon twice at the phase.
     private func run(
         _ seed: UInt64,
         _ phase: Moments.Moment,
@@ -73,7 +73,7 @@ struct QueueKillTests {
     ) throws -> [Accepted] {
         var generator = SplitMix(seed: seed)
         var uploads: [Accepted] = []
-        // This client represents the upstream: moments pass only while there is a client.
+        // It represents the upstream: moments pass only while there is a client.
         moments.begin(clients: 1)
         for number in 0..<4 {
             let isFirst = number == 0
@@ -95,7 +95,7 @@ struct QueueKillTests {
         }
         for kill in 0..<2 {
             if kill == 1 { lookOut(&generator, phase, moments) }
-            // The second moment may never occur, because all may be delivered by then.
+            // All may be delivered before the second moment.
             if kill == 0 { #expect(moments.waitForIt()) } else { usleep(20_000) }
             usleep(UInt32.random(in: 0...3_000, using: &generator))
             sandbox.kill()
@@ -115,7 +115,7 @@ struct QueueKillTests {
         moments.lookOut(for: phase, ordinal: ordinal, holds: generator.once(in: 2))
     }
 
-    /// The upload's state once it no longer changes.
+    /// The upload's final state.
     private func settledState(of upload: Accepted, _ sandbox: Sandbox) throws -> String {
         try eventually("\(upload.target) has an end; log: \(sandbox.log.suffix(2_000))") {
             let told = try sandbox.ask("GET", upload.status)

@@ -1,4 +1,4 @@
-// Concurrent requests for one upload, through one daemon or two on one spool: the newest wins in bounded time.
+// Concurrent requests for one upload: the newest wins in bounded time.
 
 import Foundation
 import SpoolgateTestSupport
@@ -6,9 +6,7 @@ import Testing
 
 @Suite("Racing requests", .serialized)
 struct RaceTests {
-    /// The most seconds that a request may take on a busy machine; the actual times are printed.
-    ///
-    /// Far less than a request that waits until its rival gives up.
+    /// In seconds: far less than waiting until the rival gives up.
     private static let bound = RaceTrack.inUse / 2
 
     private func report(
@@ -95,7 +93,6 @@ struct RaceTests {
                 length: bytes.count - offset,
                 sent: part
             )
-            // The append is in the middle of its content and waits there.
             try eventually("content arrives") { try track.first.spooledOffset() > offset }
             let (told, time) = try Parallel.timed { try track.second.offset(of: resource) }
             #expect(told > offset && told <= offset + part.count)
@@ -196,11 +193,11 @@ struct RaceTests {
             "race: \(seconds.count) HEADs in the storm, \(broken) aborted, "
                 + "\(client.retrievals) by the writer, which had \(during) of \(bytes.count) bytes stored at its end"
         )
-        // So few requests stay below all limits of `clients`, and wait. Only a request that waits for another process
-        // is aborted for a newer one of its own, and its client must retry.
+        // So few requests stay below all limits of `clients`. Only a request that waits for another process is aborted
+        // for a newer one.
         #expect(daemons == .two || broken == 0)
         #expect(broken <= seconds.count)
-        // The newest request is served first; one that is overtaken repeatedly is served after the storm at the latest.
+        // A request that is overtaken repeatedly is served after the storm at the latest.
         report("HEAD in a storm", daemons, seconds, bound: RaceTrack.inUse)
         #expect(client.faults == [])
         #expect(client.creations.map(\.end) == [.answered])
@@ -208,7 +205,7 @@ struct RaceTests {
         try settled()
     }
 
-    /// Requests the offset until it is reported, and returns the number of requests.
+    /// Returns the number of requests until the offset is reported.
     private static func retrieveOffset(_ location: String, port: Int) throws -> Int {
         let deadline = Date(timeIntervalSinceNow: RaceTrack.inUse)
         var times = 0
@@ -239,7 +236,7 @@ struct RaceTests {
                 ["purge", "--force", "--older-than", "0s", "--config", sandbox.settingsFile],
                 log: sandbox.directory.appending(path: "purge.log")
             )
-            // During its start, its search or its end.
+            // During the purge's start, search or end.
             usleep(UInt32.random(in: 0...120_000))
             let (answer, time) = try Parallel.timed {
                 try sandbox.append(resource, bytes)

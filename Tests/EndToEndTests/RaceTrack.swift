@@ -1,13 +1,12 @@
-// The environment of a race: one daemon, or two on one spool, and an upstream that records its requests.
+// One daemon or two on one spool, and an upstream that records its requests.
 
 import Foundation
 import SpoolgateTestSupport
 import Testing
 
-/// The daemons to which two clients of one upload send their requests.
 enum Daemons: String, CaseIterable, CustomTestStringConvertible {
     case one
-    /// Two daemons on one spool, each behind its own web server; they share only kernel locks.
+    /// Each behind its own web server; they share only kernel locks.
     case two
 
     var testDescription: String { "\(rawValue) daemon\(self == .one ? "" : "s")" }
@@ -17,7 +16,7 @@ final class RaceTrack {
     let upstream: LoopbackOrigin
     let moments = Moments()
     private let sandboxes: [Sandbox]
-    /// The seconds that a request waits for an upload in use: longer than any race takes on a busy machine.
+    /// Seconds that a request waits for an upload in use: longer than any race.
     static let inUse = 50.0
 
     init(_ daemons: Daemons) throws {
@@ -46,10 +45,9 @@ final class RaceTrack {
     }
 
     var first: Sandbox { sandboxes[0] }
-    /// The same as the first if there is one daemon.
     var second: Sandbox { sandboxes[sandboxes.count - 1] }
 
-    /// Records each daemon's resources and returns a function that waits until they are back at that level.
+    /// Returns a function that waits until each daemon's resources are back at this level.
     ///
     /// Each concurrent delivery may leave a handle of libcurl with its descriptors.
     func base(deliveries: Int = 1) -> () throws -> Void {

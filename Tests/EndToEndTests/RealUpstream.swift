@@ -1,4 +1,4 @@
-// Legacy upstreams for the tests: one private nginx with static files, DAV, TLS with a private CA, and PHP-FPM.
+// A private nginx with static files, DAV, TLS with a private CA, and PHP-FPM.
 
 import Foundation
 import SpoolgateTestSupport
@@ -12,7 +12,7 @@ final class RealUpstream {
     var authority: String { directory.path() + "/ca.pem" }
     var strangeAuthority: String { directory.path() + "/strange.pem" }
 
-    /// Starts it, optionally at `port` or with a certificate that expired yesterday.
+    /// If `isExpired`, the certificate expired yesterday.
     init(port: Int? = nil, isExpired: Bool = false) throws {
         directory = FileManager.default.temporaryDirectory
             .appending(path: "upstream-\(UUID().uuidString.prefix(8))")
@@ -44,7 +44,6 @@ final class RealUpstream {
         try? FileManager.default.removeItem(at: directory)
     }
 
-    /// Stops PHP-FPM; nginx continues.
     func stopPHP() {
         let php = servers.removeFirst()
         php.signal(SIGTERM)
@@ -82,13 +81,13 @@ final class RealUpstream {
         var length: String
         var type: String?
         var disposition: String?
-        /// SHA-1 of the content in hex; of a form, the hash of the empty string.
+        /// In hex; of a form, the hash of the empty string.
         var sha1: String
         /// The fields of a resumable upload that reached PHP.
         var markers: [String]
         var files: Files
 
-        /// Files by field name; PHP writes an empty list if there are none.
+        /// PHP writes an empty list if there are none.
         struct Files: Decodable {
             var byField: [String: File]
 
@@ -111,9 +110,7 @@ final class RealUpstream {
         return String(words.prefix(40))
     }
 
-    /// Responds with the request, or with `size` bytes, and with the `status` of the query.
-    ///
-    /// It does not implement OPTIONS.
+    /// Responds with the request or `size` bytes, and the query's `status`; does not implement OPTIONS.
     private static let php = """
         <?php
         if ($_SERVER['REQUEST_METHOD'] === 'OPTIONS') {

@@ -1,4 +1,4 @@
-// Real legacy upstreams: PHP-FPM behind nginx, and nginx's own DAV module over https with a private CA.
+// PHP-FPM behind nginx, and nginx's own DAV module over https with a private CA.
 
 import Foundation
 import SpoolgateTestSupport

@@ -31,7 +31,7 @@ struct RecipeTests {
         try text.write(to: url, atomically: true, encoding: .utf8)
     }
 
-    /// Uploads in two parts, like a client after a cut, and returns the final response.
+    /// Uploads in two parts, like a client after a cut.
     private func upload(
         _ bytes: Data,
         to target: String,
@@ -228,7 +228,7 @@ struct RecipeTests {
         let members = try JSONSerialization.jsonObject(with: record) as? [String: Any]
         #expect(members?["owner"] as? String == "alice")
         #expect(members?["name"] as? String == "film.html")
-        // nginx's user is in their group, as www-data is in spoolgate's.
+        // nginx's user is in their group.
         let user = try #require(getpwnam("nobody")).pointee
         try write("half", to: URL(filePath: files + "/.half"))
         for path in ["", "/" + name, "/\(name).json", "/.half"] where getuid() == 0 {

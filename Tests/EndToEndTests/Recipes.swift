@@ -1,6 +1,5 @@
-// The blocks of docs/RECIPES.md and docs/FRONTS.md, which the tests run as the pages show them.
-//
-// A block is fenced, and the line before it names it: `<!-- block: RECIPE NAME -->`.
+// The fenced blocks of docs/RECIPES.md and docs/FRONTS.md; the line before each names it:
+// `<!-- block: RECIPE NAME -->`.
 
 import Foundation
 import SpoolgateTestSupport
@@ -38,7 +37,7 @@ struct RecipeBlock: Hashable {
         return text
     }
 
-    /// The lines of a route in a block of settings, without its upstream.
+    /// The lines of a route, without its upstream.
     static func route(
         _ recipe: String,
         _ route: String = "default",

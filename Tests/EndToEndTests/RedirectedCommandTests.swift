@@ -1,10 +1,10 @@
-// The client's commands with a real nginx that redirects: a redirect is not success, and no file is lost.
+// A redirect is not success for the client's commands, and no file is lost.
 
 import Foundation
 import SpoolgateTestSupport
 import Testing
 
-/// An nginx that redirects each request below `/CODE/` with that status.
+/// Redirects each request below `/CODE/` with that status.
 private final class RedirectingNginx {
     static let place = "https://moved.example/new"
     let base: String
@@ -108,7 +108,7 @@ struct RedirectedCommandTests {
         }
         let file = try world.sandbox.randomFile(2 << 20)
         let url = moved.base + "/f"
-        // The first is the append, the second the offset retrieval.
+        // The append, then the offset retrieval.
         for request in ["PATCH", "HEAD"] {
             let command = try world.run(file.url.path(), url)
             #expect(command.status == 1)

@@ -1,37 +1,35 @@
-// A client that knows only the protocol: after each failure it requests the offset and resumes, until it has the final
-// response or the outcome is unknown. It records every broken promise. Invariant: its offsets come only from responses.
+// A client that knows only the protocol: after each failure it requests the offset and resumes. It records broken
+// promises.
+//
+// Invariant: its offsets come only from responses.
 
 import Foundation
 import SpoolgatePosix
 import SpoolgateTestSupport
 
-/// One upload by such a client.
-///
 /// One thread at a time uses it: its own while it runs, then the round's.
 final class ResumingClient: @unchecked Sendable {
     struct Task {
         var number: Int
         var method: String
-        /// The target, with the upstream's orders in its query.
+        /// Has the upstream's orders in its query.
         var target: String
         var content: Data
-        /// Whether it first creates an empty upload resource.
+        /// Creates an empty upload resource first.
         var isCareful: Bool
         var version: Int
-        /// The number of appends before the last one.
+        /// Appends before the last one.
         var partialAppends: Int
-        /// The number of parts of its first request after which it closes the connection; 0: never.
+        /// Parts of its first request after which it closes the connection; 0: never.
         var breaksAfter: Int
-        /// The pause in microseconds after each part.
+        /// Microseconds after each part.
         var pace: UInt32 = 0
     }
 
-    /// The end of an upload resource, as the client learned it.
     enum End: Equatable {
         case answered
-        /// The outcome is unknown, and the upload will not be repeated.
+        /// The upload will not be repeated.
         case unknown
-        /// The upload no longer exists.
         case gone
     }
 
@@ -40,19 +38,18 @@ final class ResumingClient: @unchecked Sendable {
         let target: String
         var location: String?
         var told = 0
-        /// The most bytes of content ever sent.
+        /// The most bytes ever sent.
         var sent = 0
         var end: End?
     }
 
     let task: Task
-    /// Its upload resources, in order; other threads may read them while it runs.
+    /// Other threads may read them while it runs.
     var creations: [Creation] { made.update { $0 } }
     private let made = Monitor<[Creation]>([])
     private(set) var faults: [String] = []
-    /// Offset retrievals that returned an offset.
     private(set) var retrievals = 0
-    /// Interim responses that reported an offset.
+    /// Interim responses with an offset.
     private(set) var reports = 0
     private let port: Int
     private let moments: Moments
@@ -78,7 +75,7 @@ final class ResumingClient: @unchecked Sendable {
                     try resume()
                 }
             } catch {
-                // The connection was cut; the daemon may be restarting.
+                // The daemon may be restarting.
                 usleep(5_000)
             }
             if let end = creations.last?.end, end != .gone { return }
@@ -86,7 +83,6 @@ final class ResumingClient: @unchecked Sendable {
         faults.append("not at its end before the deadline: \(creations)")
     }
 
-    /// Requests the final response once more, which must be repeated.
     func checkReplay() {
         do {
             let answer = try append(from: task.content.count, to: task.content.count, isLast: true)
@@ -150,13 +146,12 @@ final class ResumingClient: @unchecked Sendable {
         return try exchange(client, from: offset, to: end)
     }
 
-    /// Connects with a limit for pauses: nginx truncates the response of a crashed daemon but keeps the connection
-    /// open, so only the pause shows the crash.
+    /// nginx truncates the response of a crashed daemon but keeps the connection open, so only a pause shows the crash.
     private func connect() throws -> WireClient { try WireClient(port: port, contentPatience: 1) }
 
     private var versionField: [String] { ["Upload-Draft-Interop-Version: \(task.version)"] }
 
-    /// Sends content and reads interim responses meanwhile; returns the final response.
+    /// Reads interim responses meanwhile; returns the final one.
     private func exchange(
         _ client: WireClient,
         from offset: Int,

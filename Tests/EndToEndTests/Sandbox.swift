@@ -1,5 +1,4 @@
-// A private environment for one test: a spool, the daemon, a web server with its shipped configuration, and an
-// upstream.
+// A private environment for one test: spool, daemon, web server with its shipped configuration, and upstream.
 
 import Foundation
 import SpoolgateTestSupport
@@ -11,7 +10,7 @@ final class Sandbox {
     let tlsPort: Int
     let settingsFile: String
     let spool: URL
-    /// The program for daemons and commands; a test may set another build for the next ones.
+    /// The program of the next daemons and commands.
     var build: String
     private(set) var daemon: Daemon
     private let front: Front
@@ -28,8 +27,7 @@ final class Sandbox {
     static let root = URL(filePath: #filePath).deletingLastPathComponent()
         .deletingLastPathComponent().deletingLastPathComponent()
 
-    /// Starts the daemon and the web server; lines of a route are indented by four, and a launcher must `exec` its
-    /// command.
+    /// Lines of a route are indented by four; a launcher must `exec` its command.
     init(
         upstream: String? = nil,
         routeSettings: [String] = [],
@@ -68,7 +66,7 @@ final class Sandbox {
             """
         settings += spoolSettings.map { "  \($0)\n" }.joined()
         settings += "timeouts: \(timeouts)\n"
-        // Enough for any test, and within any machine's limit of descriptors.
+        // Enough for any test, and within any machine's limit.
         if !extra.contains(where: { $0.hasPrefix("threads:") }) {
             settings += "threads: {maximum: 2000}\n"
         }
@@ -97,7 +95,7 @@ final class Sandbox {
 
     deinit {
         daemon.signal(SIGKILL)
-        // `make sanitize`: the sanitizers write their reports to the daemon's log.
+        // `make sanitize`: sanitizers write their reports to the daemon's log.
         if let report = log.range(of: "(Thread|Address)Sanitizer", options: .regularExpression) {
             Issue.record("\(log[report.lowerBound...].prefix(6_000))")
         }
@@ -117,12 +115,12 @@ final class Sandbox {
             command[0],
             Array(command.dropFirst()),
             log: directory.appending(path: "spoolgate.log"),
-            // If built with the address sanitizer, a daemon that exits by itself is checked for leaks.
+            // The address sanitizer checks a daemon that exits by itself for leaks.
             environment: ["ASAN_OPTIONS": "detect_leaks=1:quarantine_size_mb=4"]
         )
     }
 
-    /// Waits until the newest daemon accepts connections, also on the operator's socket.
+    /// Waits for the newest daemon, also on the operator's socket.
     func waitUntilServing() throws {
         // Settings may place the operator's socket elsewhere or disable it.
         let names = ["spoolgate.sock"] + (settings.contains("admin-listen:") ? [] : ["admin.sock"])
@@ -151,7 +149,7 @@ final class Sandbox {
         for worker in workers { Foundation.kill(worker, SIGKILL) }
     }
 
-    /// Starts a daemon after the last one ended, without waiting for it.
+    /// Does not wait until the daemon serves.
     func launch() throws { daemon = try Self.startDaemon(build, in: directory, by: launcher) }
 
     func startAgain() throws {
@@ -159,7 +157,7 @@ final class Sandbox {
         try waitUntilServing()
     }
 
-    /// Starts the next daemon, lets the running one live next to it for some time, and kills that.
+    /// Starts the next daemon and kills the running one some time later.
     func replace(livingOnFor microseconds: UInt32) throws {
         let next = try Self.startDaemon(build, in: directory, by: launcher)
         usleep(microseconds)
@@ -168,13 +166,12 @@ final class Sandbox {
         let socket = directory.path() + "/spoolgate.sock"
         try eventually("the next daemon listens; its log: \(log.suffix(2_000))") {
             if UnixSocket.accepts(socket) { return true }
-            // It exited because the old daemon still had the socket; a service manager would restart it.
+            // The old daemon still had the socket; a service manager would restart the new one.
             if !daemon.process.isRunning { try launch() }
             return false
         }
     }
 
-    /// Replaces `old` in the settings and makes the daemon reload them.
     func reload(replacing old: String, with new: String) throws {
         settings = settings.replacingOccurrences(of: old, with: new)
         try settings.write(toFile: settingsFile, atomically: true, encoding: .utf8)
@@ -197,7 +194,7 @@ final class Sandbox {
         try Command(build, arguments + ["--config", settingsFile])
     }
 
-    /// The files in the drop directory, without their records.
+    /// The dropped files without their records.
     func delivered() throws -> [URL] {
         try FileManager.default.contentsOfDirectory(
             at: directory.appending(path: "delivered"),
@@ -228,7 +225,7 @@ extension Sandbox {
         try WireClient(port: port).ask(method, target, fields, content: content)
     }
 
-    /// Sends the header section of a request with content of this length, over its own connection.
+    /// Sends the header section of a request over its own connection.
     func open(
         _ method: String,
         _ target: String,
@@ -240,7 +237,6 @@ extension Sandbox {
         return client
     }
 
-    /// Creates an upload without content and returns the path of its resource.
     func create(_ target: String, _ fields: [String] = []) throws -> String {
         let answer = try ask("POST", target, ["Upload-Complete: ?0"] + fields, content: Data())
         guard answer.status == 201, let location = answer["location"] else {
@@ -260,7 +256,7 @@ extension Sandbox {
         return try ask("PATCH", resource, all, content: content)
     }
 
-    /// Starts a completing append whose content the test sends later; it is chunked if there is no length.
+    /// Starts a completing append whose content the test sends later; chunked without a length.
     func startAppend(
         _ resource: String,
         offset: Int = 0,
@@ -289,7 +285,7 @@ extension Sandbox {
         return offset
     }
 
-    /// The offset of the sandbox's only upload according to `list`, which does not disturb a writer; -1: there is none.
+    /// From `list`, which does not disturb a writer; -1: no upload.
     func spooledOffset() throws -> Int {
         let line = try spoolgate("list", "--json").output
         guard !line.isEmpty else { return -1 }

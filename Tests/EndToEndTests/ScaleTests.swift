@@ -19,7 +19,7 @@ struct ScaleTests {
     private static let environment = ProcessInfo.processInfo.environment
     private static let count = environment["MANY_UPLOADS"].flatMap { Int($0) } ?? 0
 
-    /// Creates a spool with partial uploads; the target of the first is very long.
+    /// The target of the first upload is very long.
     private func make(_ count: Int, in directory: String) throws {
         let spool = try Spool(directory: directory, reserve: 0)
         for number in 0..<count {
@@ -92,7 +92,7 @@ struct ScaleTests {
         #expect(objects.count { $0.utf8.count > 7_900 } == 1)
         let kept = try run("purge")
         #expect(kept.output == "Removed 0 uploads, freed 0B.\n")
-        // The minimum, because the longest record takes more space than the others.
+        // The longest record takes more space than the others.
         let size = try #require(
             try run("list", "--json").output.split(separator: "\n").compactMap {
                 $0.firstMatch(of: /"disk-usage":(\d+)/).flatMap { Int($0.1) }
@@ -129,7 +129,7 @@ struct ScaleTests {
         #expect(purge.status == 0)
         #expect(purge.output.contains("\nRemoved \(count) uploads, freed "))
         let calls = try String(contentsOfFile: trace, encoding: .utf8).split(separator: "\n")
-        // Once to examine it, and once to remove it with its content under its lock.
+        // Once to examine it, and once to remove it under its lock.
         let opened = calls.compactMap { $0.split(separator: "\"").dropFirst().first }
         #expect(opened.count { UploadID($0) != nil } == 2 * count)
         let batches = 3

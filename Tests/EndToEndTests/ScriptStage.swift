@@ -1,8 +1,8 @@
-// The environment of a command script: a real spool with its uploads, settings with two routes, and the real program.
+// A real spool, settings with two routes, and the real program for a command script.
 //
-// An upload is described by its state in `list`, or by `deferred` (waits for the queue) or `waiting` (waits for the
-// client), and by facts: offset, length, idle (a duration), owner, route, method, target, reason, status. `%20` stands
-// for a space.
+// A script describes an upload by its state in `list`, or by `deferred` (waits for the queue) or `waiting` (waits for
+// the client), and by facts: offset, length, idle (a duration), owner, route, method, target, reason, status. `%20` is
+// a space.
 
 import Foundation
 import HTTPTypes
@@ -57,7 +57,7 @@ final class ScriptStage {
 
     // MARK: Commands
 
-    /// Runs a command and returns its output in the script's words.
+    /// The output is in the script's words.
     func run(_ typed: CommandScript.Typed) throws -> (
         output: [String], errors: [String], status: Int32
     ) {
@@ -170,7 +170,6 @@ final class ScriptStage {
         try FileManager.default.moveItem(atPath: record, toPath: "\(spoolPath)/corrupt/\(id)")
     }
 
-    /// Sets the time of an upload's last activity.
     private func age(_ id: UploadID, as then: WallTime) throws {
         let time = Date(timeIntervalSince1970: Double(then.seconds))
         let record = "\(spoolPath)/uploads/\(id.description.prefix(1))/\(id)"

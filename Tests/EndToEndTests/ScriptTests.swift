@@ -1,4 +1,4 @@
-// Runs every command script: the real program on a real spool, whose output must match exactly.
+// Runs every command script; the output must match exactly.
 
 import Foundation
 import Testing

@@ -1,4 +1,4 @@
-// Compares the files of a spool that no request uses with the states that spoolgate-spool(5) allows.
+// Compares the files of an idle spool with the states that spoolgate-spool(5) allows.
 
 import Foundation
 import SpoolgateTestSupport
@@ -11,7 +11,7 @@ struct SpoolInspection {
         spool = sandbox.spool
     }
 
-    /// Returns all unexpected files and permissions, then purges the spool and returns the remaining files.
+    /// Returns unexpected files and permissions, and the files that remain after a purge.
     func faults() throws -> [String] {
         // The last start may still be examining the spool.
         let deadline = Date(timeIntervalSinceNow: 60)
@@ -53,7 +53,7 @@ struct SpoolInspection {
 
     private func emptied() throws -> [String] {
         let queues = ["incoming", "deferred", "hold", "delivered"].flatMap { ["--queue", $0] }
-        // The thread of a request may hold its lock for a moment after the response.
+        // A request may hold its lock for a moment after the response.
         let deadline = Date(timeIntervalSinceNow: 10)
         var left: [String]
         repeat {
@@ -66,8 +66,8 @@ struct SpoolInspection {
             for place in ["corrupt", "queue"] {
                 left += try names(in: place).map { "\(place): \($0)" }
             }
-            // A crash while the clock's mark or the note of a purge was written leaves a file, which a start an hour
-            // later removes.
+            // A crash while the clock's mark or a purge's note is written leaves a file, which a start an hour later
+            // removes.
             left += try FileManager.default.contentsOfDirectory(
                 atPath: spool.appending(path: "tmp").path()
             ).filter { !$0.hasPrefix("clock.") && !$0.hasPrefix("purged.") }

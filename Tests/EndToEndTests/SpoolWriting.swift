@@ -1,14 +1,11 @@
-// The activity of nginx's workers in the spool, according to /proc.
+// Whether nginx writes to the spool (`spool_receive`), from /proc.
 
 import Foundation
 
-/// Whether nginx writes to a sandbox's spool (`spool_receive`).
 struct SpoolWriting {
-    /// Whether a worker has the file of an upload open.
+    /// Whether a worker has an upload's file open.
     private(set) var hasFile = false
-    /// Whether a thread of such a worker, other than the one that serves requests, runs or waits for a disk.
-    ///
-    /// A thread of the pool sleeps unless it writes or closes a file.
+    /// Whether a worker's pool thread runs or waits for a disk; it sleeps unless it writes or closes a file.
     private(set) var isInWrite = false
 
     init(of sandbox: Sandbox) {

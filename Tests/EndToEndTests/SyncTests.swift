@@ -1,5 +1,4 @@
-// The system calls that make acknowledged data durable: none for an upload in one request, and the documented ones when
-// an offset is reported.
+// Syncs: none for an upload in one request, the documented ones when an offset is reported.
 
 import Foundation
 import SpoolgateTestSupport
@@ -18,7 +17,7 @@ struct SyncTests {
         sandbox = try Sandbox(upstream: upstream.base, front: .nginxWithModule)
     }
 
-    /// The syncs that `body` causes, as call and file: `fdatasync data`, `fsync uploads/`.
+    /// As call and file: `fdatasync data`, `fsync uploads/`.
     private func syncs(_ body: () throws -> Void) throws -> [String] {
         let calls = try SystemCalls(
             of: sandbox,
@@ -26,7 +25,7 @@ struct SyncTests {
         )
         try body()
         calls.stop()
-        // The daemon records the time and its purges now and then, independent of requests.
+        // The daemon records time and purges independent of requests.
         let own = calls.lines.filter { line in
             !["clock.", "purged."].contains { line.contains("/spool/tmp/\($0)") }
         }
@@ -74,7 +73,7 @@ struct SyncTests {
             let answer = try sandbox.append(resource, Data(repeating: 1, count: 1 << 20))
             #expect(answer.status == 201)
         }
-        // Before the delivery: the content, its name, the attempt. After it: the response.
+        // Before the delivery: content, name, attempt. After it: response.
         #expect(
             append == [
                 "fdatasync data", "fsync uploads/", "fdatasync record", "fdatasync record",
@@ -140,7 +139,7 @@ struct SyncTests {
         #expect(purge.output.contains("\nRemoved \(count) uploads, "))
         let calls = try String(contentsOf: output, encoding: .utf8)
             .split(separator: "\n").count { $0.contains("sync(") }
-        // Some, because otherwise a removed upload could reappear.
+        // Otherwise a removed upload could reappear.
         #expect(calls >= 2)
         #expect(calls < 2 * count)
     }

@@ -1,12 +1,10 @@
-// strace on a running daemon: records some of its system calls or makes them fail.
-//
-// Invariant: after `stop` the daemon runs as before.
+// strace on a running daemon: records system calls or makes them fail. After `stop` the daemon runs as before.
 
 import Foundation
 import SpoolgateTestSupport
 
 final class SystemCalls {
-    /// Whether strace can attach here; containers may forbid it.
+    /// False in containers that forbid it.
     static let canTrace: Bool = {
         let probe = try? Command(
             Command.find("strace") ?? "strace",
@@ -18,7 +16,7 @@ final class SystemCalls {
     private let strace: Daemon
     private let output: URL
 
-    /// Attaches strace; `fault` is in its syntax after `inject=CALL:`.
+    /// `fault` is in strace's syntax after `inject=CALL:`.
     init(
         of sandbox: Sandbox,
         _ calls: [String],
@@ -36,7 +34,7 @@ final class SystemCalls {
         if let fault {
             arguments += ["-e", "inject=" + calls.joined(separator: ",") + ":" + fault]
         }
-        // Foundation starts programs with most signals blocked, and strace does not unblock them.
+        // Foundation starts programs with most signals blocked; strace does not unblock them.
         strace = try Daemon(
             Command.find("env") ?? "env",
             ["--default-signal=TERM", Command.find("strace") ?? "strace"] + arguments,

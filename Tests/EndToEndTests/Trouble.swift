@@ -1,4 +1,4 @@
-// Upstreams that mishandle one request; the requests they receive are the log against which exactly-once is checked.
+// Upstreams that mishandle one request. Exactly-once delivery is checked against the requests they receive.
 
 import Foundation
 import SpoolgateTestSupport
@@ -8,24 +8,23 @@ enum Trouble: String, CaseIterable {
     case stallsUnread
     /// Reads the whole request and never responds.
     case stalls
-    /// Resets the connection in the middle of the content.
+    /// Resets the connection within the content.
     case resets
-    /// Reads the whole request and closes the connection.
+    /// Reads the whole request and closes.
     case closes
-    /// Responds with 413 before the content, and closes the connection.
+    /// Responds with 413 before the content, and closes.
     case answersEarly
-    /// Sends several interim responses before the final one.
     case interims
     /// Responds with 503 once.
     case busy
-    /// Sends a response larger than is stored.
+    /// A response larger than is stored.
     case huge
-    /// Sends a response shorter than its length.
+    /// A response shorter than its length.
     case cutsAnswer
-    /// Sends a response longer than its length.
+    /// A response longer than its length.
     case overlongAnswer
 
-    /// The daemon's timeouts, which are short only if they must expire.
+    /// Short only if they must expire.
     var timeouts: String {
         let seconds = self == .stalls || self == .stallsUnread ? 1 : 60
         return "timeouts: {connect: 60s, stall: \(seconds)s, response: \(seconds)s}"
@@ -50,10 +49,9 @@ enum Trouble: String, CaseIterable {
 }
 
 extension LoopbackOrigin {
-    /// The size of a response that is too large to be stored.
     static let hugeSize = 2 << 20
 
-    /// Mishandles the first request and responds to all others with 201.
+    /// Responds to all other requests with 201.
     convenience init(_ trouble: Trouble) throws {
         try self.init { connection in
             while let request = try connection.receiveHead() {

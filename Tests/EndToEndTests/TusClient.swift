@@ -1,5 +1,4 @@
-// tuspy and aiotus, driven by scripts in Tests/TusClients, with nginx, the daemon and PHP, and a network that can be
-// cut.
+// tuspy and aiotus, driven by Tests/TusClients, and a network that can be cut.
 
 import Foundation
 import SpoolgateTestSupport
@@ -8,7 +7,7 @@ import Testing
 enum TusClient: String, CaseIterable, CustomTestStringConvertible, Sendable {
     case tuspy, aiotus
 
-    /// Whether they are installed in the required versions.
+    /// In the required versions.
     static let areInstalled: Bool = {
         let asked = try? Data(contentsOf: scripts.appending(path: "requirements.txt"))
         let installed = try? Data(contentsOf: installation.appending(path: "requirements.txt"))
@@ -34,11 +33,11 @@ enum TusClient: String, CaseIterable, CustomTestStringConvertible, Sendable {
 }
 
 struct TusReport: Decodable {
-    /// The upload's URL; nil: the client gave up.
+    /// nil: the client gave up.
     var url: String?
     var errors: [String]
     var began: Int?
-    /// The offset that the server reports for the complete upload.
+    /// The server's offset of the complete upload.
     var offset: Int?
     var metadata: [String: String]?
 
@@ -97,7 +96,7 @@ final class TusScene {
 
     func startUpstream() throws { upstream = try RealUpstream(port: upstreamPort) }
 
-    /// Starts a client; several files become one upload.
+    /// Several files become one upload.
     func start(
         _ client: TusClient,
         _ files: [URL],
@@ -119,7 +118,7 @@ final class TusScene {
         } ?? []
     }
 
-    /// Requires that PHP received one request, with these bytes and without fields of the protocol.
+    /// PHP received one request with these bytes and no protocol fields.
     @discardableResult
     func expectOnce(_ bytes: Data) throws -> RealUpstream.Heard {
         let heard = try heard()
@@ -132,7 +131,7 @@ final class TusScene {
         return first
     }
 
-    /// The number of requests with this method in nginx's log.
+    /// The requests in nginx's log.
     func requests(_ method: String) throws -> Int {
         let log = sandbox.directory.appending(path: "nginx/log/access.log")
         return try String(contentsOf: log, encoding: .utf8)

@@ -1,4 +1,4 @@
-// Unmodified clients of tus 1.0: each upload reaches PHP once and complete.
+// Unmodified clients of tus 1.0.
 
 import Foundation
 import SpoolgateTestSupport
@@ -151,7 +151,7 @@ struct TusClientTests {
         #expect(try scene.requests("POST") == 1)
     }
 
-    /// Cuts the network until the client has noticed, and restores it.
+    /// Cuts the network until the client has noticed.
     private static func cut(_ scene: TusScene) throws {
         scene.network.cut()
         try eventually("the client tries again") { scene.network.refused > 0 }
@@ -201,8 +201,7 @@ struct TusClientTests {
         #expect(try scene.requests("POST") == 6)
     }
 
-    /// The status that a tus client receives for the upstream's `status`: never one after which it would send the
-    /// upload again.
+    /// Never a status after which a tus client would send the upload again.
     private static func told(_ status: Int) -> Int {
         status < 500 && status != 409 ? status : 424
     }

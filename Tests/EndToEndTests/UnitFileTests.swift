@@ -1,4 +1,4 @@
-// The shipped unit's command for the operator's socket, run as root with its own /run, as systemd would.
+// The shipped unit's command for the operator's socket, run as root with its own /run.
 
 import Foundation
 import SpoolgateTestSupport
@@ -9,17 +9,16 @@ import Testing
     .enabled(if: geteuid() == 0 && SmallDisk.isPossible, "only root can change a file's group")
 )
 struct UnitFileTests {
-    /// The command of `ExecStartPost=`, without systemd's prefix characters.
+    /// Without systemd's prefix characters.
     private static func command() throws -> String {
         let unit = Sandbox.root.appending(path: "deploy/spoolgate.service")
         let lines = try String(contentsOf: unit, encoding: .utf8).split(separator: "\n")
         let line = try #require(lines.first { $0.hasPrefix("ExecStartPost=") })
-        // Without systemd's expansions, a shell parses the command as systemd does.
+        // Without systemd's expansions, a shell parses it as systemd does.
         #expect(!line.contains("$") && !line.contains("%"))
         return String(line.dropFirst("ExecStartPost=".count).drop { "-+".contains($0) })
     }
 
-    /// A command that creates a socket in another process.
     private static func bind(_ name: String) -> String {
         "python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"\(name)\")'; "
     }

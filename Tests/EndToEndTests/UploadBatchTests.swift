@@ -1,4 +1,4 @@
-// `spoolgate-upload` for several files against the gateway: kills, the next run, and exit codes.
+// `spoolgate-upload` for several files: kills, the next run, and exit codes.
 
 import Foundation
 import SpoolgatePosix
@@ -7,17 +7,17 @@ import Testing
 
 @Suite("The client's command for many files, killed and restarted")
 struct UploadBatchTests {
-    /// The number of files in a tree; set a larger one by hand: `SPOOLGATE_TREE=10000`.
+    /// The files in a tree; set more by hand: `SPOOLGATE_TREE=10000`.
     private static let count =
         ProcessInfo.processInfo.environment["SPOOLGATE_TREE"].flatMap { Int($0) } ?? 240
 
-    /// Creates a tree whose files all differ, and returns their content by path.
+    /// Creates a tree of different files; returns their content by path.
     private static func makeTree(_ root: String) throws -> [String: Data] {
         var files: [String: Data] = [:]
         for number in 0..<count {
             let path = "d\(number % 7)/e\(number % 3)/f\(number)"
             var content = Data("\(path)\n".utf8)
-            // One file in forty is large enough for an append of its own.
+            // One in forty is large enough for an append of its own.
             content.append(
                 Data(
                     repeating: UInt8(truncatingIfNeeded: number),
@@ -58,13 +58,12 @@ struct UploadBatchTests {
         let counts = Dictionary(grouping: contents) { $0 }.mapValues(\.count)
         #expect(Set(counts.keys) == Set(files.values))
         if method == "POST" { #expect(counts.values.allSatisfy { $0 == 1 }) }
-        // Each file went to its own path.
         let targets = try Self.targets(world.sandbox)
         #expect(Set(targets) == Set(files.keys.map { "/files/\($0)" }))
         #expect(world.states().isEmpty)
     }
 
-    /// The targets of the delivered uploads, according to their records.
+    /// According to the records of the delivered uploads.
     private static func targets(_ sandbox: Sandbox) throws -> [String] {
         let folder = sandbox.directory.appending(path: "delivered")
         return try FileManager.default
@@ -76,7 +75,7 @@ struct UploadBatchTests {
             }
     }
 
-    /// Files in a directory, and a server that responds to each by its name.
+    /// A server that responds to each file by its name.
     private struct Place {
         let scratch: ScratchDirectory
         let origin: LoopbackOrigin
@@ -141,7 +140,7 @@ struct UploadBatchTests {
         #expect(place.sent() == ["b"])
         #expect(try run().status == 0)
         #expect(place.sent() == names, "a new batch did not send every file")
-        // A file that changed after it was uploaded is sent again.
+        // A file changed after its upload is sent again.
         place.answers.update { $0 = ["b": "403 Forbidden"] }
         #expect(try run().status == 1)
         _ = place.sent()

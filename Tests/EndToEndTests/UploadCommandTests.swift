@@ -1,4 +1,4 @@
-// `spoolgate-upload` against the gateway behind nginx, as a user or cron runs it, through an unreliable network.
+// `spoolgate-upload`, as a user or cron runs it, through an unreliable network.
 
 import Foundation
 import SpoolgateTestSupport
@@ -205,7 +205,7 @@ struct UploadCommandTests {
         let file = try world.sandbox.randomFile(Self.size)
         let path = file.url.path()
         #expect(try world.beginAndStop(path, "gone.bin", signal: SIGTERM) == 75)
-        // The upload is in use until nginx has detected that its client is gone.
+        // The upload is in use until nginx detects that its client is gone.
         try eventually("it is purged") {
             _ = try world.sandbox.spoolgate("purge", "--older-than", "0s", "--force")
             return try world.sandbox.spoolgate("list", "--json").output.isEmpty
@@ -296,7 +296,7 @@ struct UploadCommandTests {
     @Test("a stream starts over, and is resumed if it is declared to be the same")
     func sameStream() throws {
         let world = try UploadCommandWorld()
-        // More than the system's send buffers hold, so that the last bytes are still unsent.
+        // More than the send buffers hold, so that the last bytes are unsent.
         let size = 32 << 20
         let file = try world.sandbox.randomFile(size)
         for resumed in [false, true] {
@@ -374,7 +374,7 @@ struct UploadCommandTests {
     @Test("an upload that the server may have accepted is sent again only on request")
     func unknownOutcome() throws {
         let world = try UploadCommandWorld()
-        // It reads the request, and its response is lost.
+        // The response is lost.
         let origin = try LoopbackOrigin { _ = try $0.receiveRequest() }
         let path = try world.sandbox.randomFile(4096).url.path()
         let url = "\(origin.base)/small"
@@ -397,7 +397,7 @@ struct UploadCommandTests {
         #expect(try world.run("--digest", path, world.url("good.bin")).status == 0)
         #expect(try world.delivered("good.bin") == [file.bytes])
 
-        // The digest of other bytes, as if the file had been replaced.
+        // As if the file had been replaced.
         let wrong = "Repr-Digest: sha-256=:\(Data(repeating: 7, count: 32).base64EncodedString()):"
         let refused = try world.run("-H", wrong, path, world.url("bad.bin"))
         #expect(refused.status == 1)

@@ -1,4 +1,4 @@
-// The environment of the client's command: the gateway behind nginx, an unreliable network, and a state directory.
+// The gateway behind nginx, an unreliable network, and a state directory.
 
 import Foundation
 import SpoolgateTestSupport
@@ -36,7 +36,6 @@ final class UploadCommandWorld {
         try Command(Self.program, arguments, environment: environment)
     }
 
-    /// Starts the command with its output in `log`.
     func start(_ arguments: String..., log: String = "command.log") throws -> Daemon {
         try Daemon(
             Self.program,
@@ -46,7 +45,7 @@ final class UploadCommandWorld {
         )
     }
 
-    /// Runs a line of shell on a terminal, in which `$program` is the command; the output has control characters.
+    /// Runs shell on a terminal; `$program` is the command, and the output has control characters.
     func onTerminal(_ line: String) throws -> (output: String, status: Int32) {
         try line.write(toFile: file("typed.sh"), atomically: true, encoding: .utf8)
         let command = try Command(
@@ -68,7 +67,7 @@ final class UploadCommandWorld {
             .map { try Data(contentsOf: $0) }
     }
 
-    /// Starts an upload that stalls after some of its bytes, stops it with a signal, and returns the exit status.
+    /// Starts an upload that stalls midway, stops it with a signal, and returns the exit status.
     func beginAndStop(_ path: String, _ name: String, signal: Int32) throws -> Int32 {
         let passed = proxy.passed
         proxy.hold(at: 2 << 20)

@@ -1,4 +1,4 @@
-// The progress that `spoolgate-upload` shows on terminals of several widths and as JSON.
+// The progress that `spoolgate-upload` shows on terminals and as JSON.
 
 import Foundation
 import SpoolgateTestSupport
@@ -31,7 +31,7 @@ struct UploadTerminalTests {
         if columns >= 9 { #expect(frames.contains { $0.contains("%") }) }
     }
 
-    /// The lines that replaced the previous one, without the final control sequence.
+    /// Without the final control sequence.
     private static func frames(_ output: String) -> [String] {
         output.components(separatedBy: "\r").filter { $0.hasSuffix("\u{1b}[J") }
             .map { String($0.dropLast(3)) }.filter { !$0.isEmpty }
@@ -53,7 +53,7 @@ struct UploadTerminalTests {
         #expect(shown.output.contains("ended 0"), "\(shown.output)")
         let frames = Self.frames(shown.output)
         #expect(frames.last.map { $0.count < 30 } ?? false)
-        // A line wider than the new width wraps, so the next one starts some rows above.
+        // A wider line wraps, so the next one starts some rows above.
         let wide = frames.map(\.count).max() ?? 0
         #expect(wide < 30 || shown.output.contains("\u{1b}[\((wide - 1) / 30)A"))
     }

@@ -1,4 +1,4 @@
-// The main use: create an upload, cut it, request the offset, resume; it is delivered once and byte-identical.
+// The main use: an upload is cut, resumed, and delivered once and byte-identical.
 
 import Foundation
 import SpoolgateTestSupport
@@ -81,7 +81,7 @@ struct UploadTests {
         ])
         #expect(created.output.hasPrefix("HTTP/2 201"))
         let resource = try #require(field("location", in: created.output))
-        // Standard input has no length, so HTTP/2 sends no Content-Length. The rate limit makes the upload last.
+        // Standard input has no length, so HTTP/2 sends no Content-Length.
         let sender = try Daemon(
             "/bin/sh",
             [

@@ -1,4 +1,4 @@
-// `spoolgate-upload` for several files: the URL of each, and skipped files.
+// `spoolgate-upload` for several files: their URLs, and skipped files.
 
 import Foundation
 import SpoolgateTestSupport
@@ -15,7 +15,7 @@ struct UploadTreeTests {
             origin = try LoopbackOrigin(status: "201 Created")
         }
 
-        /// Runs a line of shell in the directory, in which `$program` is the command and `$url` the server.
+        /// Runs a line of shell in the directory; `$program` is the command, `$url` the server.
         func run(_ line: String) throws -> Command {
             try Command(
                 "/bin/sh",
@@ -27,7 +27,7 @@ struct UploadTreeTests {
             )
         }
 
-        /// Returns the sorted targets of the requests, and forgets them.
+        /// Returns the sorted targets and forgets them.
         func targets() -> [String] {
             defer { origin.forget { _ in true } }
             return origin.requests.map { "\($0.target.dropFirst("/files".count))" }.sorted()

@@ -1,5 +1,4 @@
-// An upload accepted for a misconfigured https upstream waits; nothing is sent before the fix, and it is delivered
-// once.
+// An upload for a misconfigured https upstream waits, and is delivered once after the fix.
 
 import Foundation
 import SpoolgateTestSupport
@@ -9,9 +8,9 @@ import Testing
 struct WrongTLSTests {
     enum Wrong: String, CaseIterable {
         case expired
-        /// Its certificate was signed by an untrusted authority.
+        /// Signed by an untrusted authority.
         case strange
-        /// It accepts the connection and never starts TLS.
+        /// Accepts connections and never starts TLS.
         case slow
     }
 

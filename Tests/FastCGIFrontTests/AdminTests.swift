@@ -1,4 +1,4 @@
-// Requests on the admin socket, and whether the listener accepts connections.
+// Requests on the admin socket.
 
 import Foundation
 import HTTPTypes

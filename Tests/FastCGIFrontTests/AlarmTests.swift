@@ -10,9 +10,9 @@ import Testing
 
 extension FrontTests {
     @Suite struct AlarmTests {
-        /// Receives content and rings the alarm before each read but the first.
+        /// Rings the alarm before each read but the first.
         ///
-        /// Responds with the number of bytes and whether a read returned no bytes.
+        /// Responds with the number of bytes and whether a read returned none.
         private static func server() throws -> TestServer {
             try TestServer { exchange in
                 let alarm = try Alarm()

@@ -11,7 +11,7 @@ import SpoolgateTestSupport
 import SpoolgateUploadProtocol
 import Testing
 
-/// All tests that use sockets.
+/// Tests that use sockets.
 ///
 /// They count descriptors and threads, so they run one at a time.
 @Suite(.serialized) struct FrontTests {}
@@ -213,7 +213,7 @@ extension FrontTests {
                 let server = try TestServer({ $0.stallTimeout = .milliseconds(200) }) { exchange in
                     begun.open()
                     left.pass()
-                    // A child process of another test also holds the closed socket until it calls exec.
+                    // A child process also holds the closed socket until it calls exec.
                     let isPeerGone =
                         leaves ? eventually { exchange.isPeerGone } : exchange.isPeerGone
                     var isGone = false

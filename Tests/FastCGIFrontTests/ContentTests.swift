@@ -1,4 +1,4 @@
-// Content over real sockets, split into records and ended in every way.
+// Content over real sockets.
 
 import Foundation
 import SpoolgateExchange
@@ -135,7 +135,7 @@ extension FrontTests {
                     + Record.stream(.stdin, content, size: 8192, isEnded: false)
             )
             gate.open()
-            // Bytes arrive ever more slowly, until the wait for the next one is long.
+            // Bytes arrive ever more slowly.
             var pause: UInt32 = 10_000
             try eventually("the buffer of the burst is released") {
                 client.send(Record.bytes(.stdin, [1]))
@@ -148,7 +148,7 @@ extension FrontTests {
             #expect(client.answer().status == 200)
         }
 
-        /// The bytes that a client sends after the parameters, and the expected end of the content.
+        /// Bytes after the parameters, and the expected end of the content.
         struct Ending: CustomTestStringConvertible {
             var testDescription: String
             var length: String?
@@ -252,7 +252,7 @@ extension FrontTests {
             let answer = client.answer()
             #expect(answer.status == 409)
             #expect(answer.content == "2 released")
-            // The request has ended, so a late release has no effect.
+            // The request has ended, so this has no effect.
             release.update { $0 }?()
         }
 

@@ -1,6 +1,6 @@
 // The web server's side of FastCGI, record by record, so that tests can split and truncate anywhere.
 //
-// It checks nothing. Every wait ends after ten seconds unless a test sets another limit.
+// It checks nothing. Waits end after ten seconds unless a test changes that.
 
 import Foundation
 import SpoolgateTestSupport
@@ -53,7 +53,7 @@ enum Record {
         }
     }
 
-    /// A stream as records of at most `size` bytes, followed by the empty record that ends it.
+    /// Records of at most `size` bytes, and the empty one that ends the stream.
     static func stream(
         _ type: RecordType,
         _ content: [UInt8],
@@ -77,7 +77,7 @@ enum Record {
 
 struct Answer {
     var stdout: [UInt8] = []
-    /// The protocol status of END_REQUEST; nil if the connection ended without it.
+    /// nil if the connection ended without END_REQUEST.
     var endStatus: UInt8?
     /// Whether the peer closed the connection, and no read timed out.
     var isClosed = false
@@ -125,7 +125,7 @@ final class FastCGIClient {
 
     func setPatience(seconds: Int) { socket.setPatience(seconds: seconds) }
 
-    /// Returns false if the peer has closed the connection.
+    /// False if the peer has closed the connection.
     @discardableResult
     func send(_ bytes: [UInt8]) -> Bool { socket.send(bytes) }
 
@@ -144,7 +144,7 @@ final class FastCGIClient {
         return answer
     }
 
-    /// Reads until the condition is true for the response so far, or returns false.
+    /// Returns false if the condition never becomes true.
     func waits(until condition: (Answer) -> Bool) -> Bool {
         while !condition(answerSoFar) {
             guard receive() > 0 else { return false }
@@ -165,7 +165,7 @@ final class FastCGIClient {
         return numbers
     }
 
-    /// The response in the records received completely.
+    /// From the records received completely.
     private var answerSoFar: Answer {
         var answer = Answer()
         Self.parse(received, into: &answer)

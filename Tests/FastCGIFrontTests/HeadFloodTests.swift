@@ -1,4 +1,4 @@
-// Large header sections from thousands of clients at once: each is served or refused, and none waits forever.
+// Large header sections from thousands of clients at once.
 
 import Foundation
 import SpoolgateExchange
@@ -16,7 +16,7 @@ extension FrontTests {
 
         @Test("heads of 96 KiB from 2,000 clients at once")
         func flood() throws {
-            // Both ends of each connection, and the descriptors that a thread uses to parse parameters.
+            // Both ends of each connection, and the descriptors for parsing parameters.
             try #require(DescriptorLimit.raise() > 3 * Self.clients)
             let gate = Gate()
             let server = try TestServer({ settings in

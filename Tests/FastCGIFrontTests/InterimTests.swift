@@ -1,7 +1,6 @@
-// Interim responses, record by record, from a gateway with and without `SPOOLGATE_INTERIM`.
+// Interim responses from a gateway with and without `SPOOLGATE_INTERIM`.
 //
-// Without the parameter, the web server takes the first head as the final one, so no byte of an interim response may be
-// sent.
+// Without it, the web server takes the first head as the final one, so no byte of an interim response may be sent.
 
 import Foundation
 import HTTPTypes
@@ -17,7 +16,7 @@ import Testing
 @testable import SpoolgateRequests
 @testable import SpoolgateSettings
 
-/// A gateway whose upstream sends 103 and responds once the gate is open.
+/// Its upstream sends 103 and responds once the gate is open.
 ///
 /// If the gate starts closed, heartbeats are frequent; otherwise none are sent.
 private final class GatewayServer {

@@ -1,4 +1,4 @@
-// Connections that the web server keeps: requests in sequence, and closing without losing a request.
+// Connections that the web server keeps.
 
 import Foundation
 import HTTPTypes
@@ -19,7 +19,7 @@ private func request(_ content: [UInt8]? = nil, _ method: String = "PUT") -> [UI
 }
 
 extension Answer {
-    /// Whether the last record is the one that makes the web server close the connection.
+    /// Whether the last record makes the web server close the connection.
     fileprivate var isLetGo: Bool { types.last == 7 }
     fileprivate func ends(_ count: Int) -> Bool {
         types.count { $0 == RecordType.endRequest.rawValue } == count
@@ -68,7 +68,7 @@ extension FrontTests {
             #expect(plain.endStatus == 0 && !plain.isLetGo && plain.isClosed)
             let broken = try server.exchange(request([], "DELETE"))
             #expect(broken.endStatus == nil && broken.isClosed)
-            // The second request arrived before the response to the first, so the connection is not kept.
+            // The second request arrived before the first response, so the connection is not kept.
             let both = try server.exchange(request([]) + request([]))
             #expect(both.ends(1) && both.isLetGo && both.isClosed)
         }
@@ -151,7 +151,7 @@ extension FrontTests {
                 ended.update { $0 = isDrained }
             }
             for client in clients { #expect(client.waits { $0.isLetGo }) }
-            // One client closes as nginx does, one sends another request, and one does nothing.
+            // One closes as nginx does, one sends a request, one does nothing.
             clients[0].closeSending()
             #expect(clients[0].answer().isClosed)
             clients[1].send(request([2]))

@@ -1,4 +1,4 @@
-// Content that the web server writes to a file itself: its messages to the gateway, split in every way.
+// Content that the web server writes itself: its messages to the gateway.
 
 import Foundation
 import SpoolgateExchange
@@ -40,9 +40,7 @@ extension FrontTests {
             message(3, count, errno: errno)
         }
 
-        /// A server that accepts the offer.
-        ///
-        /// It responds with the reports and the remaining content.
+        /// Accepts the offer and responds with the reports and the remaining content.
         private static func server() throws -> TestServer {
             try TestServer { exchange in
                 var told: [String] = []

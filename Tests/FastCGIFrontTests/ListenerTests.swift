@@ -1,4 +1,4 @@
-// Binding the listener's sockets, and the process's signals and service manager.
+// The listener's sockets, and the process's signals and service manager.
 
 import Foundation
 import SpoolgateFastCGIFront
@@ -54,7 +54,7 @@ extension FrontTests {
         @Test("another program's file is never removed")
         func replaced() throws {
             let listener = try Listener.open(.unix(path: path, mode: 0o600, group: nil))
-            // Keeps the file, so that its inode number is not reused.
+            // Keeps the inode number from being reused.
             rename(path, path + ".old")
             #expect(FileManager.default.createFile(atPath: path, contents: nil))
             #expect(failure(.unix(path: path, mode: 0o600, group: nil))?.errno == EEXIST)

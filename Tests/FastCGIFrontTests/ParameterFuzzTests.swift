@@ -1,9 +1,7 @@
-// Random FastCGI through the real listener into a real gateway: any record types and lengths, parameters close to the
-// grammar or far from it, and connections that end anywhere. Each connection gets a response or ends, and the next
+// Random FastCGI through the real listener into a real gateway: each connection gets a response or ends, and the next
 // valid request is served.
 //
-// `make test` runs a sample; `make fuzz MINUTES=60` runs new seeds for that long. A trap ends the process;
-// SPOOLGATE_FUZZ_SEED=n repeats one seed.
+// `make test` runs a sample; `make fuzz MINUTES=60` runs new seeds. SPOOLGATE_FUZZ_SEED=n repeats one seed.
 
 import Foundation
 import HTTPTypes
@@ -59,7 +57,7 @@ struct ParameterFuzzTests {
         var (seed, heads) = (first, 0)
         print("fuzz: records from seed \(first) on")
         while !deadline.hasPassed {
-            // Written first, because a trap leaves no time for it.
+            // Written first, because a trap ends the process.
             try Data("\(seed)\n".utf8).write(to: URL(fileURLWithPath: "/tmp/spoolgate-fuzz-front"))
             try world.play(seed, count: 60)
             try closed.play(seed, count: 60)
@@ -73,8 +71,6 @@ struct ParameterFuzzTests {
     }
 }
 
-/// A listener with a gateway.
-///
 /// If `closed`, an authorizer refuses every upload, and none may reach the upstream or the spool.
 private final class FrontWorld {
     private let root = "/tmp/fcgi-fuzz-\(UUID().uuidString.prefix(8))"
@@ -239,7 +235,7 @@ private struct FuzzParameters {
         return all
     }
 
-    /// A length of one or four bytes, and occasionally an invalid one.
+    /// Of one or four bytes, and occasionally invalid.
     private mutating func length(_ count: Int) -> [UInt8] {
         if random.once(in: 150) { return bytes(4) }
         if count < 128, !random.once(in: 8) { return [UInt8(count)] }
@@ -247,7 +243,6 @@ private struct FuzzParameters {
             + [UInt8(count & 255)]
     }
 
-    /// A record that does not belong to the request.
     private mutating func stray() -> [UInt8] {
         let head: [UInt8] = [
             random.one(of: 1, 1, 1, 0, 2), UInt8(truncatingIfNeeded: random.next() % 14), 0,

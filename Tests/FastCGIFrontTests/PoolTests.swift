@@ -15,10 +15,9 @@ import Testing
 
 extension FrontTests {
     @Suite struct PoolTests {
-        /// The number of sockets a server has open, its listening socket included.
+        /// The listening one included.
         private static func sockets(of server: TestServer) throws -> Int {
-            // The table takes several reads, and Foundation makes only one. The names of other programs' sockets may
-            // not be UTF-8.
+            // The table takes several reads; Foundation makes one. Names of other sockets may not be UTF-8.
             let table = try TextFile.read("/proc/self/net/unix", limit: 16 << 20)
             return table.split(separator: "\n").count { $0.hasSuffix(" \(server.path)") }
         }
@@ -147,7 +146,7 @@ extension FrontTests {
             setrlimit(resource, &new)
             var fillers: [Int32] = []
             let isReported = eventually {
-                // Other tests in this process close descriptors meanwhile, and the server could use one.
+                // Other tests close descriptors meanwhile, and the server could use one.
                 while case let filler = dup(0), filler >= 0 { fillers.append(filler) }
                 if connected < clients.count,
                     (try? clients[connected].connect(to: server.path)) != nil
@@ -181,7 +180,7 @@ extension FrontTests {
             receiving.send(Record.head(parameters(length: "2")) + Record.bytes(.stdin, [1]))
             let working = try server.client()
             working.send(Record.head(parameters("GET", length: "0")) + Record.bytes(.stdin))
-            // Accepted now; its parameters arrive during the drain.
+            // Its parameters arrive during the drain.
             let slow = try server.client()
             let head = Record.head(parameters(length: "0"))
             slow.send(Array(head.prefix(20)))

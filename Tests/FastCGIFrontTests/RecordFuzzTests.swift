@@ -1,5 +1,4 @@
-// Random records, cut anywhere, through the real reader on a real socket. A simple model gives the expected parameters,
-// content, end and responses.
+// Random records, cut anywhere, through the real reader on a real socket, compared with a simple model.
 //
 // `make test` runs a sample; `make fuzz` runs new seeds. SPOOLGATE_FUZZ_SEED=n repeats one seed.
 
@@ -94,7 +93,7 @@ private final class RecordPeer: Sendable {
         (self.number, self.bytes, self.cuts) = (number, bytes, cuts)
     }
 
-    /// Sends each part after the previous one was read, then collects the responses.
+    /// Sends each part after the previous one was read.
     func run() {
         var rest = bytes[...]
         var cuts = cuts[...]
@@ -128,7 +127,6 @@ private final class RecordPeer: Sendable {
     func answers() -> [UInt8]? { received.wait(until: .after(.seconds(60))) { $0 } }
 }
 
-/// The records of one request and the expected result.
 private struct DrawnRecords {
     let seed: UInt64
     private(set) var bytes: [UInt8] = []
@@ -176,7 +174,7 @@ private struct DrawnRecords {
 
     private var broken: [UInt8] = []
 
-    /// Adds a stream with its end and unrelated records in between; returns nil if a fault ends it early.
+    /// Adds a stream with unrelated records in between; returns nil if a fault ends it early.
     private mutating func addStream(_ type: RecordType) -> [UInt8]? {
         var content: [UInt8] = []
         let isLarge = random.once(in: 20)
@@ -240,7 +238,6 @@ private struct DrawnRecords {
         }
     }
 
-    /// A fault after which nothing more can be parsed.
     private mutating func addFault(hasBegun: Bool) {
         switch random.next() % 4 {
         case 0: bytes += [UInt8(2 + random.next() % 200)] + [UInt8](repeating: 1, count: 30)

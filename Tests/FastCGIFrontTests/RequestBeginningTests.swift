@@ -1,4 +1,4 @@
-// Raw begin and parameter records: values with NUL bytes, false lengths, and records of other requests in between.
+// Raw begin and parameter records: NUL bytes, false lengths, and records of other requests in between.
 
 import Foundation
 import HTTPTypes

@@ -1,4 +1,4 @@
-// A FastCGI listener on its own socket, for one test.
+// A FastCGI listener for one test.
 
 import Foundation
 import HTTPTypes
@@ -55,11 +55,11 @@ final class TestServer: Sendable {
         return client.answer()
     }
 
-    /// Returns false if a request is still active after ten seconds.
+    /// False if a request is still active after ten seconds.
     @discardableResult
     func stop() -> Bool { server.drain(until: .after(.seconds(10))) {} }
 
-    /// Receives all content and responds with its length, checksum and end.
+    /// Responds with the content's length, checksum and end.
     static let tell: @Sendable (any Exchange) -> Void = { exchange in
         switch exchange.head {
         case .failure(let refusal): reply(exchange, refusal.response)
@@ -119,7 +119,7 @@ struct Received {
     }
 }
 
-/// Polls until `condition` is true; returns false after ten seconds.
+/// Polls; returns false after ten seconds.
 func eventually(_ condition: () throws -> Bool) rethrows -> Bool {
     let deadline = Deadline.after(.seconds(10))
     while !deadline.hasPassed {

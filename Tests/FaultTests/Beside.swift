@@ -1,6 +1,6 @@
-// Jobs that run between the parts of a request's content.
+// Jobs between the parts of a request's content.
 //
-// Invariant: nothing here runs by itself, so that calls on the disk have the same numbers in each run.
+// Invariant: none runs by itself, so that calls on the disk have the same numbers in each run.
 
 import SpoolgatePosix
 import Synchronization
@@ -8,10 +8,10 @@ import Synchronization
 final class Beside: Sendable {
     private let jobs = Mutex<[(job: HelperThreads.Job, turns: Int)]>([])
 
-    /// Adds a job that runs before the second next part of content, so that one part arrives while it waits.
+    /// Adds a job that runs before the second next part, so that one part arrives while it waits.
     @Sendable func run(_ job: @escaping HelperThreads.Job) { jobs.withLock { $0.append((job, 0)) } }
 
-    /// Runs the jobs that are due, before more content arrives.
+    /// Runs the jobs that are due.
     func turn() {
         let due = jobs.withLock { jobs in
             for index in jobs.indices { jobs[index].turns += 1 }

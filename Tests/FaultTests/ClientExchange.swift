@@ -1,7 +1,6 @@
-// One request of a client as a web server passes it on, and what the client receives.
+// One request of a client as a web server passes it on. A client receives nothing from a crashed daemon.
 //
-// A client receives nothing from a crashed daemon. Invariant: a read ends as scripted, by `interrupt`, by `hangUp`, or
-// at a deadline that only broken code reaches.
+// Invariant: a read ends as scripted, by `interrupt`, by `hangUp`, or at a deadline that only broken code reaches.
 
 import HTTPTypes
 import SpoolgateExchange
@@ -74,7 +73,7 @@ final class ClientExchange: Exchange, ContentLane, Sendable {
 
     func noteEnd() { state.update { $0.isOver = true } }
 
-    /// Waits until the content is stuck or the request has ended; returns false at the deadline.
+    /// Returns false at the deadline.
     func waitUntilStuck() -> Bool {
         state.wait(until: .after(.seconds(60))) { $0.isStuck || $0.isOver ? true : nil } ?? false
     }
@@ -104,7 +103,7 @@ final class ClientExchange: Exchange, ContentLane, Sendable {
         return false
     }
 
-    /// Waits if the content is stuck; returns nil if it ended properly.
+    /// Waits if the content is stuck; nil if it ended properly.
     private func endOfContent() -> ContentError? {
         switch end {
         case .proper: return nil

@@ -1,4 +1,4 @@
-// The steps of a client in a scenario, and how it resumes after a fault.
+// The steps of a client, also after a fault.
 
 import HTTPTypes
 import SpoolgateUploadProtocol
@@ -48,14 +48,14 @@ extension UploadClient {
         )
     }
 
-    /// Sends all content, as a client without support for the protocol does.
+    /// Sends all content, like a client without the protocol.
     @discardableResult
     func send(on daemon: Daemon) throws -> Int {
         isOrdinary = true
         return try serve(exchange(.ordinary, on: daemon), by: daemon)
     }
 
-    /// Requests the offset; stops the scenario if the response has none.
+    /// Stops the scenario if the response has no offset.
     @discardableResult
     func retrieve(on daemon: Daemon) throws -> Int {
         guard location != nil else { throw Stopped() }
@@ -73,13 +73,10 @@ extension UploadClient {
         return try serve(exchange(.cancellation, on: daemon), by: daemon)
     }
 
-    /// Follows the protocol until the upload ends: with a final response or an unknown outcome.
+    /// Follows the protocol until a final response or an unknown outcome; throws `Stopped` if the daemon crashes.
     ///
-    /// - Parameters:
-    ///   - daemon: A daemon that can be reached and works.
-    ///   - mayBeGone: Whether an upload without a promise may be gone.
-    /// - Returns: Whether the upload ended; if not, `statuses` has the responses.
-    /// - Throws: `Stopped` if the daemon crashes.
+    /// Returns whether the upload ended; if not, `statuses` has the responses. `mayBeGone` allows that an upload
+    /// without a promise is gone.
     func comeBack(to daemon: Daemon, mayBeGone: Bool) throws -> Bool {
         for _ in 0..<8 {
             if hasEnded { return true }

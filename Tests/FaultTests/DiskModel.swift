@@ -1,18 +1,17 @@
-// A model of the real directory: the written data, and its durable part.
+// A model of the real directory: the written data and its durable part.
 //
-// Content: a file has durable bytes and the sectors written since. fdatasync makes those durable, and the size. A
-// failed fdatasync makes nothing durable and forgets the waiting sectors, as Linux does: the next one succeeds without
-// writing them. A block whose durable bytes are being overwritten can be lost as a whole, also after a failed
-// fdatasync; a block that is only extended keeps them.
+// Content: a file has durable bytes and the sectors written since; fdatasync makes those and the size durable. A failed
+// fdatasync makes nothing durable and forgets the sectors, as Linux does: the next one succeeds without writing them. A
+// block whose durable bytes are overwritten can be lost as a whole, also after a failed fdatasync; a block that is only
+// extended keeps them.
 //
-// Names: a directory has durable entries and an ordered list of changes, which fsync of the directory makes durable.
-// Syncing a file makes none of its names durable.
+// Names: a directory has durable entries and an ordered list of changes, which its fsync makes durable. Syncing a file
+// makes none of its names durable.
 //
 // `PowerCut` decides about the rest. Invariant: synced data is never lost.
 
 import Foundation
 
-/// Files and directories by path below one root.
 struct DiskModel {
     /// A file or directory, independent of its names.
     typealias Node = Int
@@ -28,7 +27,7 @@ struct DiskModel {
         var current: [UInt8] = []
         /// The sectors of `current` that the next fdatasync writes.
         var dirty: Set<Int> = []
-        /// The blocks whose durable bytes were overwritten since then.
+        /// Blocks whose durable bytes were overwritten since.
         var overwritten: Set<Int> = []
         /// The overwritten blocks that a failed fdatasync may have written.
         var doubtful: Set<Int> = []
@@ -37,7 +36,7 @@ struct DiskModel {
         /// The sizes since the last fdatasync.
         var sizes: [Int] = [0]
 
-        /// The bytes that fdatasync makes durable, which differ from `current` after a failed one.
+        /// fdatasync makes these bytes durable; they differ from `current` after a failed one.
         var flushed: [UInt8] {
             var bytes = Array(durable.prefix(leastSize))
             bytes.resize(to: current.count)
@@ -60,9 +59,9 @@ struct DiskModel {
 
     struct Change {
         var name: String
-        /// The node that gets the name; nil if the name is removed.
+        /// nil if the name is removed.
         var node: Node?
-        /// The position among all changes; both changes of a rename share one.
+        /// Among all changes; both changes of a rename share one.
         var order: Int
         var isMove = false
     }
@@ -80,7 +79,7 @@ struct DiskModel {
 
     private(set) var files: [Node: File] = [:]
     private(set) var folders: [Node: Folder] = [root: Folder()]
-    /// If the file system keeps the order of changes, every change up to this one survives.
+    /// If the file system keeps their order, all changes up to this one survive.
     private(set) var ordered = 0
     private var lastOrder = 0
     private var lastNode = root
@@ -91,7 +90,7 @@ struct DiskModel {
         var node = Self.root
         for name in path.split(separator: "/") where name != "." {
             guard let folder = folders[node] else { return nil }
-            // The newest change of a name counts; the list is short.
+            // The newest change counts; the list is short.
             if let change = folder.changes.last(where: { $0.name == name }) {
                 guard let next = change.node else { return nil }
                 node = next
@@ -176,7 +175,7 @@ struct DiskModel {
 
     mutating func rename(_ source: String, to target: String) {
         guard let node = node(source) else { preconditionFailure("nothing is at '\(source)'") }
-        // If both names are of one file, both stay (rename(2)).
+        // If both are one file, both stay (rename(2)).
         guard node != self.node(target) else { return }
         lastOrder += 1
         add(node, target, isMove: true)
@@ -195,7 +194,7 @@ struct DiskModel {
 }
 
 extension DiskModel {
-    /// The disk after a power failure: all that is left is durable.
+    /// All that is left after a power failure is durable.
     init(files: [Node: [UInt8]], entries: [Node: [String: Node]], of old: DiskModel) {
         for (node, bytes) in files {
             var file = File(durable: bytes, current: bytes)
@@ -254,7 +253,7 @@ extension [UInt8] {
         if count < size { self += [UInt8](repeating: 0, count: size - count) }
     }
 
-    /// Copies one sector of another file, as far as both have it.
+    /// As far as both files have it.
     mutating func copySector(_ sector: Int, from source: [UInt8]) {
         let start = sector * DiskModel.sector
         let end = Swift.min(start + DiskModel.sector, Swift.min(count, source.count))
@@ -265,7 +264,7 @@ extension [UInt8] {
         }
     }
 
-    /// Whether the array begins with the same bytes; in one call, for speed.
+    /// In one call, for speed.
     func begins(with other: [UInt8]) -> Bool {
         guard other.count <= count else { return false }
         return other.isEmpty || memcmp(self, other, other.count) == 0

@@ -9,7 +9,7 @@ struct DiskModelTests {
     private let old = [UInt8](repeating: 1, count: 1300)
     private let new = [UInt8](repeating: 2, count: 2000)
 
-    /// A model with the durable file `a/file`, which contains `old`.
+    /// The durable file `a/file` contains `old`.
     private func model() -> (DiskModel, DiskModel.Node) {
         var model = DiskModel()
         for name in ["a", "b"] {
@@ -93,7 +93,7 @@ struct DiskModelTests {
             )
             #expect(found == [[true, true], [true, false], [false, true], [false, false]])
         }
-        // Blocks that were written again are certain again.
+        // Blocks written again are certain again.
         for position in [0, size] { model.write([3], to: node, at: position) }
         model.sync(node)
         #expect(Set(Self.cuts.map { content($0.after(model)) }).count == 1)

@@ -1,10 +1,10 @@
-// The faults at one call on the disk, and how many are tried.
+// The faults at one call on the disk.
 
 import Foundation
 import SpoolgatePosix
 
 enum Effort: Sendable {
-    /// A sample that is always the same: at every call an error, a crash and a full disk, and the other faults in turn.
+    /// A fixed sample: at every call an error, a crash and a full disk, and the other faults in turn.
     ///
     /// `turn`, the scenario's number, shifts the turns, so that over all scenarios every kind of call meets every kind
     /// of fault.
@@ -22,13 +22,13 @@ enum Effort: Sendable {
 
 enum Fault: Sendable, CustomStringConvertible {
     case fails(Int32)
-    /// Every later call that needs room fails too, until there is room again.
+    /// Every later call that needs room fails too.
     case stays(Int32)
     /// A write writes some bytes, then the disk is full.
     case short
     case death
     case cut(PowerCut)
-    /// The call works, and the wall clock is wrong by these seconds until later.
+    /// The call works; the wall clock is wrong by these seconds.
     case jumps(Int64)
     /// The call fails, the client requests its offset, then the power fails.
     case failsThenCut(PowerCut)
@@ -83,7 +83,7 @@ enum Fault: Sendable, CustomStringConvertible {
             .touch:
             break
         }
-        // Directories apart: a starting daemon syncs one directory, and a journal would include the others.
+        // Directories apart: a starting daemon syncs one, and a journal would include the others.
         let later =
             [PowerCut(content: .lost, names: .undone, order: .apart)] + PowerCut.corners[1...2]
         if call == .sync || call == .truncate {
@@ -94,7 +94,7 @@ enum Fault: Sendable, CustomStringConvertible {
         return faults + cuts(number, effort)
     }
 
-    /// How far the clock is set: beyond all lifetimes, forward and back.
+    /// In seconds: beyond all lifetimes, forward and back.
     private static let jumps: [Int64] = [
         10 * 365 * 86_400, -10 * 365 * 86_400, 9 * 86_400, -9 * 86_400, 2 * 86_400, -2 * 86_400,
     ]
@@ -104,7 +104,7 @@ enum Fault: Sendable, CustomStringConvertible {
         let corners = PowerCut.corners.map { Fault.cut($0) }
         switch effort {
         case .sample(let turn):
-            // The seed differs for each call of the scenario and from most of the other scenarios.
+            // The seed differs between the calls of a scenario and between most scenarios.
             let random = Fault.cut(.random(UInt64(turn * 97 + number)))
             return effort.choice(of: corners, at: number)
                 + effort.choice(of: [random], at: number, every: 2)

@@ -1,4 +1,4 @@
-// The sweep: every scenario with every fault at call 1, 2, 3 … until no further call is reached.
+// Every scenario with every fault at call 1, 2, 3 … until no further call is reached.
 //
 // README.md explains SWEEP_ONLY and SWEEP_SEEDS.
 
@@ -39,7 +39,6 @@ struct SweepCase: CustomStringConvertible {
             try world.repair()
             if case .jumps = fault { world.removeOld() }
             if number % 2 == 0 {
-                // Requests may also arrive during the walk.
                 if number % 4 == 0 {
                     try world.walkBeside(by: world.daemon)
                 } else {
@@ -118,7 +117,7 @@ struct FaultSweep {
         }
     }
 
-    /// The seeds of a whole sweep; nil for a sample.
+    /// nil for a sample.
     private func seeds(_ only: String?) -> [UInt64]? {
         // The name of a power failure ends with its seed.
         if let only, only.hasSuffix(")"),

@@ -1,7 +1,7 @@
-// One machine: a real directory, the model of its durable part, and the fault at call n.
+// A real directory, the model of its durable part, and the fault at call n.
 //
-// Each process of the machine has its own `Disk`. A crashed process makes no further call. After a power failure the
-// directory is rebuilt from the model. Invariant: calls are numbered in the order in which the processes make them.
+// Each process has its own `Disk`; a crashed one makes no further call. After a power failure the directory is rebuilt
+// from the model. Invariant: calls are numbered in the order in which processes make them.
 
 import Foundation
 import SpoolgatePosix
@@ -11,7 +11,7 @@ import Synchronization
 @testable import SpoolgateSpool
 
 final class FaultyMachine: Sendable {
-    /// One call and its subject, relative to the root.
+    /// The subject is relative to the root.
     struct Step: Sendable, Equatable, CustomStringConvertible {
         var call: Disk.Call
         var subject: String
@@ -21,7 +21,7 @@ final class FaultyMachine: Sendable {
         var description: String { "\(call.rawValue) \(subject) \(state)" }
     }
 
-    /// Selects syncs that do nothing but report success, by the file or directory and the newest state of its upload.
+    /// Selects syncs that only report success, by file or directory and the newest state of its upload.
     typealias Lie = @Sendable (_ subject: String, _ state: String) -> Bool
 
     private struct State {
@@ -35,11 +35,10 @@ final class FaultyMachine: Sendable {
         var isFull: Int32?
         var processes = 0
         var dead: Set<Int> = []
-        /// The uploads by the nodes of their records.
+        /// By the nodes of their records.
         var records: [DiskModel.Node: String] = [:]
-        /// The highest number of attempts in a written state of each upload.
+        /// The most attempts in a written state of each upload.
         var attempts: [String: Int] = [:]
-        /// The newest state of each upload.
         var states: [String: String] = [:]
         var lie: Lie?
         var clockError: Int64 = 0
@@ -81,7 +80,7 @@ final class FaultyMachine: Sendable {
 
     func setClock(wrongBy seconds: Int64) { state.withLock { $0.clockError = seconds } }
 
-    /// Gives a changed file the time that the kernel would give it.
+    /// Sets a changed file's time as the kernel would.
     private func stamp(_ file: Int32, _ state: State) {
         guard state.clockError != 0 else { return }
         var now = timespec()
@@ -107,7 +106,7 @@ final class FaultyMachine: Sendable {
         }
     }
 
-    /// Ends all faults: no call fails, and there is room.
+    /// No call fails, and there is room.
     func repair() {
         state.withLock { state in
             state.fault = nil
@@ -122,7 +121,7 @@ final class FaultyMachine: Sendable {
     var wasReached: Bool { state.withLock { $0.wasReached } }
     var steps: [Step] { state.withLock { $0.steps } }
     var model: DiskModel { state.withLock { $0.model } }
-    /// The number of attempts on an upload recorded as begun since `begin`.
+    /// Attempts recorded as begun since `begin`.
     func attempts(of identity: String) -> Int {
         state.withLock { $0.attempts[identity, default: 0] }
     }
@@ -276,7 +275,7 @@ final class FaultyMachine: Sendable {
 
     /// Cuts the power.
     ///
-    /// The files of `links`, outside the root, were synced by others and may be hard links to the machine's own: those
+    /// The files of `links`, outside the root, were synced by others; those that are hard links to the machine's own
     /// stay as they are.
     func rebuild(after cut: PowerCut, withLinks links: [String]) throws {
         let shared = state.withLock { state in
@@ -299,7 +298,7 @@ final class FaultyMachine: Sendable {
         }
     }
 
-    /// Ends all processes and rebuilds the directory as the power failure leaves it.
+    /// Also ends all processes.
     func rebuild(after cut: PowerCut) throws {
         try state.withLock { state in
             state.dead.formUnion(1...max(1, state.processes))

@@ -1,4 +1,4 @@
-// A tus client that uploads parts, has them joined, and remembers the responses.
+// A tus client that uploads parts and has them joined.
 //
 // Invariant: it requests one joined upload at a time; a part's `told` is the highest offset that it received.
 
@@ -13,7 +13,7 @@ import SpoolgateUploadProtocol
 
 final class JoiningClient {
     struct Part {
-        /// The part's range in the whole content.
+        /// In the whole content.
         var range: Range<Int>
         var location: String?
         var told: Int64?
@@ -30,11 +30,11 @@ final class JoiningClient {
     private(set) var numbers: [Int]
     private(set) var parts: [Part] = []
     private(set) var location: String?
-    /// Whether a response said that the upstream or the queue has accepted the joined upload.
+    /// A response said that the upstream or the queue has accepted the joined upload.
     private(set) var isTaken = false
-    /// Whether a response said that the outcome is unknown.
+    /// A response said that the outcome is unknown.
     private(set) var isHeld = false
-    /// Whether an operator has the upload delivered without the client's knowledge.
+    /// An operator has the upload delivered without the client's knowledge.
     var isQueuedByOperator = false
     var isForgotten = false
     private(set) var statuses: [Int] = []
@@ -116,9 +116,7 @@ final class JoiningClient {
         Array(UploadClient.content(number)[range])
     }
 
-    /// Uploads a part in two requests, or its missing rest.
-    ///
-    /// - Throws: `Stopped` if the part is still incomplete.
+    /// Uploads a part in two requests, or its missing rest; throws `Stopped` if it is still incomplete.
     func upload(_ index: Int, on daemon: Daemon) throws {
         let range = parts[index].range
         if parts[index].location == nil {
@@ -137,7 +135,7 @@ final class JoiningClient {
         guard let location = parts[index].location else { throw Stopped() }
         let look = try serve(.head, location, [:], by: daemon)
         if look.final?.status == .notFound, parts[index].told == nil {
-            // The joined upload may have been delivered and lost together with the parts.
+            // The joined upload may have been delivered and lost with the parts.
             if promises { parts[index].location = nil } else { beginAgain() }
         }
         guard look.final?.status == .ok else { throw Stopped() }
@@ -167,7 +165,7 @@ final class JoiningClient {
         for index in parts.indices { try upload(index, on: daemon) }
     }
 
-    /// Joins the parts, in their order or another one; returns the status, or 0 without a response.
+    /// Returns the status, or 0 without a response.
     @discardableResult
     func join(_ order: [Int]? = nil, on daemon: Daemon) throws -> Int {
         let urls = (order ?? Array(parts.indices)).compactMap { parts[$0].location }
@@ -199,7 +197,7 @@ final class JoiningClient {
         }
     }
 
-    /// Finishes the upload, like `UploadClient.comeBack`.
+    /// Like `UploadClient.comeBack`.
     func comeBack(to daemon: Daemon, mayBeGone: Bool) throws -> Bool {
         for _ in 0..<8 {
             if isTaken || isHeld { return true }

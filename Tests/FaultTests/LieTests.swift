@@ -1,7 +1,7 @@
-// Tests of the sweep itself: it must find every sync that does nothing.
+// The sweep must find every sync that does nothing.
 //
-// Each case disables one sync, as a wrong order of calls would, and tries power failures until one breaks a promise. If
-// none does, the sync is unnecessary or the scenarios have a gap.
+// Each case disables one sync and tries power failures until one breaks a promise. If none does, the sync is
+// unnecessary or the scenarios have a gap.
 
 import Testing
 

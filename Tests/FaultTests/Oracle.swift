@@ -1,6 +1,4 @@
-// The conditions that must hold after every run.
-//
-// They compare the responses that clients received, and the requests that the upstream received, with the files.
+// After every run, the files agree with the responses to clients and the requests to the upstream.
 
 import Foundation
 import SpoolgatePosix
@@ -9,14 +7,14 @@ import SpoolgateUploadProtocol
 @testable import SpoolgateSpool
 
 extension World {
-    /// Checks the spool after recovery, before any client returns.
+    /// Runs after recovery, before any client returns.
     func checkSpool() {
         checkParts()
         for client in clients {
             guard let identity = client.identity else { continue }
             let seen = look(at: identity)
             let queue = seen?.queue
-            // A slot with a promise may have survived without the rest of the record. No offset was sent then, and an
+            // A slot with a promise may have survived without the rest of the record. No offset was sent then; an
             // operator decides.
             let mayBeTorn = client.told == nil && mayBeTorn
             if queue == .corrupt, !mayBeTorn { complain("\(identity) was moved to corrupt/") }
@@ -42,7 +40,6 @@ extension World {
         }
     }
 
-    /// Lets every client finish, then requests each result again.
     func finish(after fault: Fault?) throws {
         for client in clients {
             if client.isGivenUp {
@@ -69,7 +66,7 @@ extension World {
         checkSpool()
     }
 
-    /// Checks that the gateway repeats its own refusal, as far as promised.
+    /// The gateway must repeat its own refusal as far as promised.
     private func checkRefusal(of client: UploadClient) throws {
         let toldBefore = client.told
         let status = try client.append(from: client.length, on: daemon)
@@ -77,7 +74,7 @@ extension World {
         if status != 422 { complain("the refusal is not repeated: \(client.statuses)") }
     }
 
-    /// Checks that an upload acknowledged as queued is in the queue or beyond it.
+    /// An upload acknowledged as queued must be in the queue or beyond it.
     private func checkQueued(_ client: UploadClient, _ identity: String, _ seen: UploadSummary?) {
         guard client.isAccepted || client.attemptsBeforeRequeue != nil, !client.isGivenUp else {
             return
@@ -98,7 +95,6 @@ extension World {
         }
     }
 
-    /// Checks that the queue brings an upload to its end.
     private func checkQueue(of client: UploadClient) throws {
         guard let identity = client.identity else { return complain("202 without an upload") }
         // If it is safe, an attempt without a response is followed by another.
@@ -121,7 +117,7 @@ extension World {
         }
     }
 
-    /// Checks that the final response is repeated, as far as promised.
+    /// The final response must be repeated as far as promised.
     private func checkReplay(to client: UploadClient, after fault: Fault?) throws {
         let toldBefore = client.told
         let status = try client.append(from: client.length, on: daemon)
@@ -139,8 +135,7 @@ extension World {
         if client.isRepeatable, client.answer != .refusing {
             complain("\(identity) is held, but a retry is safe")
         }
-        // An outcome that the disk failed to store was still sent to the client. The next lock decides, as after a
-        // crash.
+        // An outcome that the disk failed to store was still sent. The next lock decides, as after a crash.
         if hasError, let id = UploadID(identity) { try? daemon.spool.tryLock(id)?.unlock() }
         let queue = look(at: identity)?.queue
         if queue != .hold {
@@ -175,10 +170,10 @@ extension World {
         }
     }
 
-    /// Purges everything: no file may be left, and no file of an upload may be open.
+    /// No file may be left, and no upload's file may be open.
     func checkPurge(after fault: Fault?) throws {
         let spool = daemon.spool
-        // A request may still hold the lock after its response; purge skips it until then.
+        // A request may still hold the lock after its response; purge then skips it.
         let deadline = Deadline.after(.seconds(30))
         var kept: [UploadSummary] = []
         repeat {
@@ -215,7 +210,7 @@ extension World {
         }
     }
 
-    /// Checks that a walk leaves nothing without an upload and no entry of a dead daemon.
+    /// A walk must leave nothing without an upload, and no entry of a dead daemon.
     func checkWalk() {
         checkFinals()
         let spool = daemon.spool
@@ -237,7 +232,7 @@ extension World {
         } catch { complain("\(error)") }
     }
 
-    /// Checks that each state that needs a name in the queue has it.
+    /// Each state that needs a name in the queue must have it.
     func checkNames() {
         let spool = daemon.spool
         do {
@@ -259,7 +254,7 @@ extension World {
         UploadID(identity).flatMap { try? daemon.spool.look(at: $0) }
     }
 
-    /// The open files of uploads in this process; the daemons may keep directories open.
+    /// The daemons may keep directories open.
     private func openFiles() -> [String] {
         guard let folder = opendir("/proc/self/fd") else { return ["/proc/self/fd cannot be read"] }
         defer { closedir(folder) }

@@ -1,6 +1,4 @@
-// The conditions for uploads that are joined from parts.
-//
-// Acknowledged content stays in its part until it is durable in the joined upload.
+// The conditions for joined uploads: acknowledged content stays in its part until it is durable in the joined one.
 
 import Foundation
 import HTTPTypes
@@ -11,7 +9,7 @@ import SpoolgateUploadProtocol
 @testable import SpoolgateSpool
 
 extension World {
-    /// Checks that the content of parts is complete after recovery.
+    /// Runs after recovery.
     func checkParts() {
         for client in joiners where !client.isForgotten {
             for part in client.parts { checkPart(part, of: client) }
@@ -48,7 +46,7 @@ extension World {
         finals.filter { $0.creation?.head.fields[Self.uploadName] == "\(client.number)" }
     }
 
-    /// Makes the attempt that a joined upload waits for, if it is the queue's.
+    /// Makes the queue's attempt that a joined upload waits for.
     func runQueue(_ client: JoiningClient) throws {
         for final in finals(of: client) where final.queue == .deferred { try runQueue(final.id) }
     }
@@ -94,7 +92,7 @@ extension World {
         return Array(FileManager.default.contents(atPath: path) ?? Data())
     }
 
-    /// Lets every client finish and requests the result again; no other list of the same parts may get one.
+    /// No other list of the same parts may get the result.
     func finishJoining(after fault: Fault?) throws {
         for client in joiners {
             if client.isQueuedByOperator { try deliverByOperator(client) }
@@ -128,7 +126,7 @@ extension World {
         }
     }
 
-    /// Has the queue deliver the upload without the client's knowledge, and removes it after delivery.
+    /// The queue delivers the upload without the client's knowledge; then it is removed.
     private func deliverByOperator(_ client: JoiningClient) throws {
         guard !client.isTaken else { return }
         for final in finals(of: client) where final.queue == .deferred {
@@ -144,7 +142,7 @@ extension World {
         }
     }
 
-    /// Checks that parts are not joined again once the joined upload is removed.
+    /// Parts must not be joined again once the joined upload is removed.
     private func checkForgotten(_ client: JoiningClient) throws {
         guard client.isTaken, let id = client.location.flatMap({ UploadID($0.suffix(26)) }),
             let seen = try daemon.spool.look(at: id), seen.queue == .delivered

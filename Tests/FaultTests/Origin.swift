@@ -21,7 +21,7 @@ final class Origin: Sendable {
         case unauthorized
         /// A redirect to a target that responds.
         case redirecting
-        /// After the client has received a heartbeat or can no longer receive one.
+        /// After the client received a heartbeat or no longer can.
         case late
     }
 
@@ -87,7 +87,7 @@ final class Origin: Sendable {
     /// Lets late responses be sent.
     func open() { isOpen.update { $0 = true } }
 
-    /// Changes whether new connections succeed; open connections stay.
+    /// Open connections stay.
     func setReachable(_ isReachable: Bool) {
         let away = "\(path).away"
         _ = isReachable ? rename(away, path) : rename(path, away)

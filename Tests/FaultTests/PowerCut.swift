@@ -1,18 +1,18 @@
-// The effect of a power failure on data that was not durable: a choice for file content and one for directory entries.
+// The effect of a power failure on data that was not durable: one choice for content, one for directory entries.
 //
 // All assumptions about a file system:
-// - data made durable by fdatasync, and entries by fsync of a directory, stay;
+// - data synced by fdatasync, and entries by fsync of a directory, stay;
 // - a sector of 512 bytes is old or new, never mixed; beyond the durable size it may be zeros;
-// - a block of 4096 bytes that was written to may be lost (garbage or zeros), independently of other blocks. A block
-//   that was only extended keeps its durable bytes;
-// - the size is any size that the file had since its last sync;
+// - a block of 4096 bytes that was written to may be lost (garbage or zeros), independently of others; one that was
+//   only extended keeps its durable bytes;
+// - the size is any that the file had since its last sync;
 // - a directory keeps a prefix of its changes;
 // - a moved file is never lost: its old entry is removed only if the new one exists. Both may exist.
 //
 // `Order.journal` assumes more, as in ext4 and XFS: all directories together keep a prefix of all changes, a move is
-// both of its entries or none, and fsync of one directory keeps every earlier change of any other.
-// `Order.log` is btrfs: a commit keeps a prefix of all changes. Between commits, fsync of a directory keeps only the
-// changes of that directory.
+// both entries or none, and fsync of one directory keeps every earlier change of any other.
+// `Order.log` is btrfs: a commit keeps a prefix of all changes. Between commits, fsync of a directory keeps only that
+// directory's changes.
 // `Order.apart` assumes no relation between directories.
 
 struct PowerCut: Sendable, CustomStringConvertible {
@@ -44,7 +44,6 @@ struct PowerCut: Sendable, CustomStringConvertible {
         case some
     }
 
-    /// The relation between the changes of different directories.
     enum Order: Sendable, CaseIterable { case journal, log, apart }
 
     var content: Content
@@ -66,7 +65,7 @@ struct PowerCut: Sendable, CustomStringConvertible {
         case .apart: entries = apart(model, &random)
         }
         var files: [DiskModel.Node: [UInt8]] = [:]
-        // In a fixed order, so that a seed repeats its result.
+        // A fixed order, so that a seed repeats its result.
         for (node, file) in model.files.sorted(by: { $0.key < $1.key }) {
             files[node] = bytes(file, &random)
         }

@@ -1,7 +1,7 @@
-// The scenarios: actions of clients, daemons and other processes without faults.
+// The scenarios: actions of clients, daemons and other processes.
 //
-// A scenario stops with `Stopped` if a fault has made continuing pointless. Invariant: without a fault, each makes the
-// same calls on the disk every time.
+// A scenario throws `Stopped` if a fault made continuing pointless. Invariant: without a fault, it makes the same calls
+// on the disk every time.
 
 import Foundation
 import HTTPTypes
@@ -22,14 +22,14 @@ struct Scenario: Sendable, CustomStringConvertible {
     static let all: [Scenario] =
         own + shared(own)
 
-    /// The scenarios of a spool that a single host uses.
+    /// Scenarios of a single host's spool.
     private static let own =
         creations + appends + lanes + deliveries + removals + besides + queued + others + joined
 
-    /// The ends of the parts in which an upload is sent.
+    /// The ends of an upload's parts.
     static let (first, second) = (3000, 7200)
 
-    /// One scenario for uploads that may be delivered twice, and one for those that may not.
+    /// One scenario for uploads that may be delivered twice, one for others.
     static func each(
         _ name: String,
         _ adjust: @escaping @Sendable (inout Settings) -> Void = { _ in },
@@ -110,7 +110,7 @@ struct Scenario: Sendable, CustomStringConvertible {
             let client = world.client(method)
             try client.create(upTo: first, ends: .cut, on: world.daemon)
             client.digests = .wrong
-            // After the scenario it always resumes with correct digests.
+            // Afterwards it resumes with correct digests.
             defer { client.digests = .right }
             let status = try client.append(
                 from: client.retrieve(on: world.daemon),
@@ -162,7 +162,7 @@ struct Scenario: Sendable, CustomStringConvertible {
             Scenario(name: "pre-empted by PATCH") { world in
                 let client = world.client(.post)
                 try client.create(upTo: first, complete: false, on: world.daemon)
-                // The client lost its connection and does not know its offset.
+                // The client does not know its offset.
                 try preempt(client, world) {
                     try client.append(from: first, on: world.daemon)
                     return try client.retrieve(on: world.daemon)
@@ -170,7 +170,7 @@ struct Scenario: Sendable, CustomStringConvertible {
             },
         ]
 
-    /// Leaves an append stuck while a newer request arrives, then finishes the upload.
+    /// Leaves an append stuck while a newer request arrives.
     private static func preempt(
         _ client: UploadClient,
         _ world: World,

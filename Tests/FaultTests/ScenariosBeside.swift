@@ -1,4 +1,4 @@
-// Scenarios with the removal of an upload or with several processes.
+// Scenarios of removals and of several processes.
 
 import Foundation
 import HTTPTypes
@@ -145,7 +145,7 @@ extension World {
 
     /// Purges everything in a separate process, as the command does.
     ///
-    /// Tries to remove the upload of `live` only while it is locked, which must be refused.
+    /// Tries to remove `live` only while it is locked, which must be refused.
     func purge(sparing live: UploadClient? = nil) throws {
         let process = machine.start()
         let spool = try openSpool(as: process)

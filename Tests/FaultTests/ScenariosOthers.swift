@@ -1,4 +1,4 @@
-// Scenarios of everything else: a new spool, an upstream directory, ordinary uploads, the quota, clocks, commands.
+// All other scenarios.
 
 import HTTPTypes
 import SpoolgatePosix

@@ -1,7 +1,6 @@
-// Scenarios of uploads that the queue delivers, an operator requeues, the gateway itself refuses, or whose content must
-// be verified first.
+// Scenarios of uploads that are queued, requeued, refused by the gateway, or verified first.
 //
-// The steps of the queue run one by one and without its threads, so that every run makes the same calls.
+// The queue's steps run one by one without its threads, so that every run makes the same calls.
 
 import HTTPTypes
 @testable import SpoolgateDelivery
@@ -139,7 +138,7 @@ extension Scenario {
         },
     ]
 
-    /// Uses an upload with content that must be verified, then finishes the upload.
+    /// Finishes an upload with content that must be verified.
     private static func message(
         _ world: World,
         _ client: UploadClient,
@@ -170,7 +169,7 @@ extension World {
         if machine.isDead(daemon.process) { throw Stopped() }
     }
 
-    /// Finally refuses a complete upload without an attempt; its client requests the response.
+    /// Refuses a complete upload without an attempt; its client requests the response.
     func refuse(_ client: UploadClient) throws {
         try use(client) { upload in
             guard [.receiving, .deferred].contains(upload.state.phase),
@@ -182,7 +181,7 @@ extension World {
         try client.append(from: client.length, on: daemon)
     }
 
-    /// Makes the attempt that an upload waits for, due or not, if it is the queue's.
+    /// Makes the queue's attempt that an upload waits for, due or not.
     func runQueue(_ client: UploadClient) throws {
         guard let id = client.identity.flatMap({ UploadID($0) }) else { throw Stopped() }
         try runQueue(id)
@@ -228,7 +227,7 @@ extension World {
         }
     }
 
-    /// Uses a client's upload in a separate process, as commands do.
+    /// Runs in a separate process, as commands do.
     private func command(_ client: UploadClient, _ body: (Upload) throws -> Void) throws {
         guard let id = client.identity.flatMap({ UploadID($0) }) else { throw Stopped() }
         let process = machine.start()
@@ -239,7 +238,7 @@ extension World {
         if machine.isDead(process) { throw Stopped() }
     }
 
-    /// Checks that a run of the daemon's queue finds an upload despite changes of the clock.
+    /// Checks that a queue run finds an upload despite changes of the clock.
     func expectDue(_ client: UploadClient) throws {
         let scope = RunScope(settings, at: daemon.spool.clock.now, looksFar: true)
         var isFound = false
@@ -248,7 +247,7 @@ extension World {
         } _: {
             isFound = isFound || $0.id.description == client.identity
         }
-        // By the wrong clock, the upload may have expired in the queue and be on hold.
+        // By the wrong clock, the upload may have expired and be on hold.
         let queue = client.identity.flatMap { UploadID($0) }.flatMap {
             try? daemon.spool.look(at: $0)?.queue
         }

@@ -1,5 +1,4 @@
-// Scenarios in a spool that several hosts share, each daemon a node of its own: some of a single host, and some in
-// which another node continues.
+// Several hosts share the spool, each daemon a node of its own.
 //
 // When a node dies, the others see its uploads as after a power failure: data that is not durable is lost, even if the
 // kernel still has it. Invariant: as in `Fence`, a disk error ends the daemon.
@@ -13,7 +12,7 @@ import SpoolgateUploadProtocol
 @testable import SpoolgateSpool
 
 extension Scenario {
-    /// The scenarios worth repeating: those that acknowledge, deliver or join, or continue with another daemon.
+    /// Scenarios that acknowledge, deliver or join, or continue with another daemon.
     private static let again = [
         "whole POST", "cut while created PUT", "in parts POST", "verified in parts PUT",
         "no answer after a promise POST", "no answer after a promise PUT",
@@ -34,7 +33,7 @@ extension Scenario {
         } + takenOver
     }
 
-    /// Another node continues with its own client and with the queued upload of the first node's client.
+    /// Another node continues with its own client and the queued upload of the first node's.
     private static let takenOver: [Scenario] =
         each("shared: the other node goes on", { $0.sharesSpool = true }) { world, method in
             let one = world.daemon

@@ -1,6 +1,6 @@
 // A client that knows the protocol but not the spool, and remembers the responses.
 //
-// Invariant: `told` is the highest offset in a response that it received about its upload.
+// Invariant: `told` is the highest offset in a response about its upload.
 
 import Foundation
 import HTTPTypes
@@ -31,27 +31,26 @@ final class UploadClient {
     private var acceptedAs: String? { didSet { noteIdentity() } }
     private(set) var identities: [Int: String] = [:]
     private var isLong = false
-    /// Whether the web server writes its content into the spool itself.
+    /// Whether the web server itself writes its content.
     var hasLane = false
     /// nil for two fragments, the first one larger.
     var fragments: Int?
     var isOrdinary = false
     private(set) var failed: Set<Int> = []
-    /// Whether acknowledged data survives a power failure.
     private let survivesPowerCut: Bool
     private(set) var told: Int64?
-    /// Whether a response came from the upstream.
+    /// A response came from the upstream.
     private(set) var hasFinal = false
-    /// Whether a response said that the outcome is unknown.
+    /// A response said that the outcome is unknown.
     private(set) var isHeld = false
     private(set) var isAccepted = false
     private(set) var isRefused = false
-    /// Whether an operator has held the upload or tried to.
+    /// An operator has held the upload or tried to.
     var isHeldByOperator = false
     var requeues = 0
     /// The attempts when the operator's requeueing was acknowledged.
     var attemptsBeforeRequeue: Int?
-    /// Whether it cancelled the upload or let it expire.
+    /// It cancelled the upload or let it expire.
     var isGivenUp = false
     var digests = Digests.none
     private(set) var isCancelled = false
@@ -103,7 +102,7 @@ final class UploadClient {
 
     // MARK: Requests
 
-    /// Prepares a request with the content `from..<to`, in two fragments by default.
+    /// The content is in two fragments by default.
     func exchange(
         _ purpose: Purpose,
         from: Int = 0,
@@ -175,7 +174,7 @@ final class UploadClient {
         return reading.finish().fieldValue
     }
 
-    /// Serves a request to its end and notes the responses; stops if the daemon crashed.
+    /// Stops if the daemon crashed.
     @discardableResult
     func serve(_ exchange: ClientExchange, by daemon: Daemon) throws -> Int {
         daemon.gateway.serve(exchange)
@@ -191,7 +190,7 @@ final class UploadClient {
 
     // MARK: Responses
 
-    /// Notes the responses; returns the status, or 0 without a final response.
+    /// Returns the status, or 0 without a final response.
     @discardableResult
     func note(_ exchange: ClientExchange, of daemon: Daemon) throws -> Int {
         // After a crash, the consumer reads the directory only once the upload has continued.

@@ -1,4 +1,4 @@
-// The environment of a run: a machine with a spool, daemons, an upstream and clients.
+// A machine with a spool, daemons, an upstream and clients.
 //
 // It is reused: each run begins with the same empty spool. Invariant: a crashed process changes neither the disk nor
 // what a client has received.
@@ -19,7 +19,7 @@ import Testing
 @testable import SpoolgateSettings
 @testable import SpoolgateSpool
 
-/// The run cannot continue as intended: a process crashed or a request failed.
+/// A process crashed or a request failed, so the run cannot continue.
 struct Stopped: Error {}
 
 final class Daemon: Sendable {
@@ -47,10 +47,10 @@ final class World {
     private(set) var mayBeTorn = false
     /// Whether a call fails in a process that continues.
     private(set) var hasError = false
-    /// Whether data without a promise may be gone: after a power failure, and on a shared spool, where one node treats
-    /// the death of another like a failure of its host.
+    /// Whether data without a promise may be gone: after a power failure, or on a shared spool, where a node's death
+    /// counts as one.
     var mayHaveLost: Bool { hadPowerCut || settings.sharesSpool }
-    /// A part of the writer's name: after a power failure, all earlier data is another writer's.
+    /// After a power failure, all earlier data is another writer's.
     private var powerCuts = 0
     private let complaints = Mutex<[String]>([])
     private var lastNumber = 0
@@ -124,7 +124,6 @@ final class World {
         machine.begin(fault, at: number, on: machine.model)
     }
 
-    /// Opens the spool in a process, or creates another one.
     func openSpool(as process: Int, named name: String = "spool") throws -> Spool {
         let node = settings.sharesSpool ? "n\(process)" : nil
         let spool = try Self.openSpool(
@@ -164,7 +163,7 @@ final class World {
         )
     }
 
-    /// Starts a daemon like the program: it serves as soon as its entry is written, before the walk.
+    /// Like the program, it serves as soon as its entry is written, before the walk.
     @discardableResult
     func startDaemon() throws -> Daemon {
         letGoOfDead()
@@ -193,7 +192,7 @@ final class World {
         try note(daemon.spool.recover(), of: daemon)
     }
 
-    /// Walks while each client's upload is locked, then walks through those again.
+    /// Walks while each client's upload is locked, then through those again.
     func walkBeside(by daemon: Daemon) throws {
         letGoOfDead()
         daemon.spool.findsDead()
@@ -204,7 +203,6 @@ final class World {
         let recovery = daemon.spool.recover()
         for upload in locked { upload.unlock() }
         try note(recovery, of: daemon)
-        // The locks have repaired their uploads.
         checkNames()
         try note(daemon.spool.recoverAgain(recovery.skipped), of: daemon)
     }
@@ -296,7 +294,7 @@ final class World {
         return true
     }
 
-    /// Takes the dropped files from the directory, as a consumer does.
+    /// Takes the dropped files, as a consumer does.
     func takeDrops() {
         guard isDropping else { return }
         let names = (try? FileManager.default.contentsOfDirectory(atPath: drop)) ?? []
@@ -318,7 +316,7 @@ final class World {
 
     private var fresh: String { "\(machine.root)/fresh" }
 
-    /// Makes a new spool with an upload that has an acknowledged offset.
+    /// The new spool has an upload with an acknowledged offset.
     func makeFresh() throws {
         isFreshMade = true
         freshUpload = nil
@@ -350,7 +348,7 @@ final class World {
         if !machine.isDead(process) { freshUpload = (id, upload.durableOffset) }
     }
 
-    /// Checks that the spool can be used, even if its creation was interrupted, and has all acknowledged bytes.
+    /// Even if its creation was interrupted, the spool must be usable and have all acknowledged bytes.
     func checkFresh() throws {
         guard isFreshMade else { return }
         let spool = try openSpool(as: machine.start(), named: "fresh")
@@ -373,7 +371,6 @@ final class World {
         if !left.isEmpty { complain("a new spool has \(left.sorted())") }
     }
 
-    /// Lets the daemons remove expired uploads.
     func removeOld() {
         for daemon in daemons where !settings.sharesSpool || !machine.isDead(daemon.process) {
             daemon.gateway.deliveries.removeOld(in: Retention.queues)
@@ -393,7 +390,7 @@ final class World {
     }
 }
 
-/// Lets late responses be sent after a logged failure, because no heartbeat follows it.
+/// Sends late responses after a logged failure, because no heartbeat follows it.
 private struct GateOpener: LogHandler {
     let origin: Origin
     var metadata: Logger.Metadata = [:]

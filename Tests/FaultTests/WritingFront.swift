@@ -1,7 +1,7 @@
-// A web server that writes content into the spool itself. It is a process of the machine, so each of its calls can
-// fail, be short, or be its last before a crash or power failure.
+// A web server that writes content into the spool itself: a process of the machine, so each of its calls can fail, be
+// short, or be its last.
 //
-// Invariant: it writes only within the granted limit, and only after the existing content.
+// Invariant: it writes only within the granted limit, after the existing content.
 
 import SpoolgateExchange
 import SpoolgatePosix
@@ -37,9 +37,7 @@ final class WritingFront: Sendable {
 
     func close() { state.withLock { $0.file = nil } }
 
-    /// Writes a part within the limit.
-    ///
-    /// - Returns: The report, nil if the process crashed; and the rest of the part.
+    /// Returns the report (nil if the process crashed) and the rest of the part.
     func write(_ part: [UInt8]) -> (LaneReport?, rest: [UInt8]) {
         state.withLock { state in
             guard let file = state.file.take() else { return (nil, []) }

@@ -1,11 +1,11 @@
-// The page of the architecture: it is short, and the files and names in it exist.
+// The page of the architecture is short, and the files and names in it exist.
 
 import Foundation
 import Testing
 
 @Suite("The page of the architecture")
 struct ArchitecturePageTests {
-    /// One row: a question, the file with its answer, and a word in that file.
+    /// A question, the file with its answer, and a word in that file.
     struct Row: CustomTestStringConvertible {
         var question: String
         var file: String

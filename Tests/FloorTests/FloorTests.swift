@@ -1,20 +1,17 @@
-// Rules that the compiler does not check: imports as the manifest declares them, documented declarations.
-//
-// Reads the manifest and the sources; builds nothing.
+// Rules that the compiler does not check, read from the manifest and the sources.
 
 import Foundation
 import Testing
 
-/// One Swift source file of the package.
 struct SourceFile: CustomTestStringConvertible {
-    /// The target of the file; empty if it is in none.
+    /// Empty if it is in none.
     var target: String
     var path: String
     var lines: [String]
 
     var testDescription: String { path }
 
-    /// All modules that the file imports, with any access level or attribute.
+    /// With any access level or attribute.
     var imports: [String] {
         lines.compactMap { line in
             // An import in a literal, for another language, is indented.
@@ -51,7 +48,7 @@ struct SourceFile: CustomTestStringConvertible {
     static let sources = all(in: "Sources")
 }
 
-/// The modules of the toolchain, which no manifest declares, and the targets below the tests that may import them.
+/// The toolchain's modules, and the targets below the tests that may import them.
 private let toolchain: [String: Set<String>] = [
     "Glibc": [
         "SpoolgatePosix", "SpoolgateCurl", "ResumableUpload", "SpoolgateSpool",
@@ -96,8 +93,8 @@ struct FloorTests {
         }
     }
 
-    // SwiftPM's --explicit-target-dependency-import-check is no substitute: it accepts the import of a module that
-    // only a dependency declares, and does not detect a declared dependency that is not imported.
+    // SwiftPM's --explicit-target-dependency-import-check is no substitute: it accepts the import of a module that only
+    // a dependency declares, and misses a declared dependency that is not imported.
     @Test(
         "a target declares the modules it imports and no others",
         arguments: Manifest.package.targets
@@ -134,7 +131,7 @@ struct FloorTests {
         #expect(importers.count == 1, "\(library) is imported by \(importers.sorted())")
     }
 
-    /// The declarations that need a comment; the name of a property is often enough.
+    /// These declarations need a comment; a property's name is often enough.
     private static let explained: Set<String> = [
         "struct", "class", "enum", "protocol", "func", "init", "init?", "subscript", "typealias",
     ]
@@ -161,7 +158,7 @@ struct FloorTests {
         }
     }
 
-    /// The one target that other packages may import.
+    /// Other packages may import only this.
     private static let publicTarget = "ResumableUpload"
 
     @Test("nothing is public, forced or promised for later", arguments: SourceFile.sources)

@@ -1,13 +1,12 @@
-// The glossary of CONTRIBUTING.md: the words that it forbids are in no comment of Sources, no page and no manual page.
+// The words that the glossary of CONTRIBUTING.md forbids are in no comment of Sources, page or manual page.
 
 import Foundation
 import Testing
 
-/// A text that must follow the glossary.
 struct GlossaryText: CustomTestStringConvertible {
     /// Relative to the package.
     var path: String
-    /// The lines of the file; nil for a line that is not prose.
+    /// nil for a line that is not prose.
     var lines: [String?]
 
     var testDescription: String { path }
@@ -64,7 +63,6 @@ struct GlossaryText: CustomTestStringConvertible {
     }
 }
 
-/// The forbidden words.
 struct Glossary {
     /// A forbidden word, or several in a row.
     struct Term {
@@ -80,7 +78,6 @@ struct Glossary {
         }
     }
 
-    /// An occurrence of a forbidden word.
     struct Finding: Equatable {
         var line: Int
         var term: String
@@ -89,13 +86,12 @@ struct Glossary {
     /// In the order of the table.
     let terms: [Term]
 
-    /// The table of CONTRIBUTING.md.
     static let table: Glossary = {
         let url = SourceFile.root.appending(path: "CONTRIBUTING.md")
         return Glossary(page: (try? String(contentsOf: url, encoding: .utf8)) ?? "")
     }()
 
-    /// Reads the section "Glossary" of a page: the words in backticks in the third column of its table.
+    /// The words in backticks in the third column of the glossary's table.
     init(page: String) {
         var isInside = false
         var terms: [Term] = []
@@ -108,7 +104,7 @@ struct Glossary {
         self.terms = terms
     }
 
-    /// Finds the forbidden words in lines of prose, also if the next word is on the next line.
+    /// Finds the forbidden words, also if the next word is on the next line.
     ///
     /// Code in backticks, quotations, and names of parameters and Swift files are not prose.
     func findings(in lines: [String?]) -> [Finding] {

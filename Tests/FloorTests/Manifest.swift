@@ -1,19 +1,19 @@
-// The declarations of Package.swift, which decide the allowed imports.
+// The declarations of Package.swift.
 
 import Foundation
 import Testing
 
-/// The targets of the package, read from the text of Package.swift.
+/// Read from the text of Package.swift, since `swift package dump-package` would wait for the lock of the running
+/// `swift test`.
 ///
-/// `swift package dump-package` would wait for the lock that the running `swift test` holds. A declaration that
-/// this reader does not understand gives a target without sources or an unknown dependency, and either fails a
+/// A declaration that is not understood gives a target without sources or an unknown dependency, and either fails a
 /// test.
 struct Manifest {
     struct Target: CustomTestStringConvertible {
         var name: String
         /// The word in the manifest, such as `testTarget`.
         var kind: String
-        /// The folder of its sources, relative to the package, with a trailing slash.
+        /// Relative to the package, with a trailing slash.
         var folder: String
         /// The declared modules; a program that it runs, by the target's name.
         var dependencies: [String]
@@ -65,6 +65,6 @@ struct Manifest {
         }
     }
 
-    /// The target of the file at `path`, relative to the package.
+    /// `path` is relative to the package.
     func target(of path: String) -> Target? { targets.first { path.hasPrefix($0.folder) } }
 }

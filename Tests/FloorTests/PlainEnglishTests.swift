@@ -1,10 +1,10 @@
-// The marks of stilted English in the repository: their number may only fall.
+// The marks of stilted English: their number may only fall.
 
 import Testing
 
 @Suite("Plain English")
 struct PlainEnglishTests {
-    /// The most marks per 1,000 words in a kind of text; lower a figure once the text is below it.
+    /// The most marks per 1,000 words; lower a figure once the text is below it.
     struct Bound: CustomTestStringConvertible {
         var kind: String
         var most: [Prose.Mark: Double]

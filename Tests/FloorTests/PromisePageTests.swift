@@ -1,4 +1,4 @@
-// The page of promises: the tests that it names exist.
+// The tests that the page of promises names exist.
 
 import Foundation
 import Testing

@@ -1,10 +1,9 @@
-// The prose of the repository by kind, and the frequency of the words that mark stilted English.
+// The repository's prose by kind, and its words that mark stilted English.
 
 import Foundation
 
-/// Text of one kind: comments, messages, pages or manual pages.
 struct Prose {
-    /// Words that mark one pattern; CONTRIBUTING.md has the alternatives.
+    /// CONTRIBUTING.md has the alternatives.
     enum Mark: String, CaseIterable {
         case what, `where`, whoever
         case ofWhich = "of which"
@@ -83,7 +82,7 @@ struct Prose {
 }
 
 extension Prose {
-    /// The kinds, each with the sum of its files.
+    /// Each with the sum of its files.
     static let kinds: [String: Prose] = {
         var kinds: [String: Prose] = [:]
         for (top, files) in [
@@ -120,7 +119,6 @@ extension Prose {
         }
     }
 
-    /// Markdown without code.
     private static func withoutCode(_ text: String) -> String {
         var isCode = false
         let lines = text.split(separator: "\n", omittingEmptySubsequences: false).filter { line in
@@ -131,7 +129,6 @@ extension Prose {
             .enumerated().map { $0.offset.isMultiple(of: 2) ? String($0.element) : "X" }.joined()
     }
 
-    /// A manual page without its macros.
     private static func withoutMacros(_ text: String) -> String {
         let skipped = [".\\\"", ".Dd", ".Dt", ".Os", ".Sh", ".Ss", ".Bl", ".El", ".Bd", ".Ed"]
         let inline: Set = [
@@ -147,7 +144,6 @@ extension Prose {
     }
 }
 
-/// The prose in Swift code.
 struct SwiftText {
     /// Comments on lines of their own.
     var comments = ""

@@ -1,4 +1,4 @@
-// The reply `accepted`: the promise of a 202, the status resource, and requests that never wait for the queue.
+// The reply `accepted`: 202, the status resource, and requests that never wait for the queue.
 
 import Foundation
 import HTTPTypes

@@ -1,4 +1,4 @@
-// An upload's owner, route and lifetime, and its end without a delivery.
+// An upload's owner, route and lifetime.
 
 import HTTPTypes
 import Logging

@@ -1,4 +1,4 @@
-// Responses to operators: pages by name, readiness, and a status page in which text from others has no effect.
+// Responses to operators.
 
 import Foundation
 import HTTPTypes

@@ -1,4 +1,4 @@
-// The authorizer: the requests it receives and the effect of its responses.
+// The authorizer's requests and the effect of its responses.
 
 import Foundation
 import HTTPTypes
@@ -209,7 +209,7 @@ import Testing
         #expect(test.serve(.creation(["1234"])).status == 413)
     }
 
-    /// An authorizer that allows creations and sends the given response before deliveries.
+    /// Allows creations and sends the given response before deliveries.
     private func changing(_ status: String, _ content: String = "gone") throws -> LoopbackOrigin {
         try LoopbackOrigin { connection in
             while let request = try connection.receiveRequest() {

@@ -1,4 +1,4 @@
-// Uploads to a bucket: any method is retried, and clients never receive the store's own refusal.
+// Uploads to a bucket: any method is retried; clients never receive the store's own refusal.
 
 import Foundation
 import HTTPTypes

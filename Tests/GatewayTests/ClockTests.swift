@@ -18,13 +18,13 @@ final class SetClock: Sendable {
     private let state = Monitor((error: Int64(0), slept: Int64(0)))
     private let uptime: @Sendable () -> Int64
 
-    /// `isStill` stops the monotonic clock, so that only `sleep` advances it, however long the test takes.
+    /// `isStill` stops the monotonic clock: only `sleep` advances it.
     init(isStill: Bool = false) {
         let begin = SystemClock.kernelUptime()
         uptime = { isStill ? begin : SystemClock.kernelUptime() }
     }
 
-    /// The clocks; `error` affects only the wall clock, `sleep` both.
+    /// `error` affects only the wall clock, `sleep` both clocks.
     var system: SystemClock {
         SystemClock(
             wall: { [state] in
@@ -91,7 +91,7 @@ final class SetClock: Sendable {
         next.deliveries.removeOld(in: Retention.queues)
         #expect(try test.summaries().count == 2)
         #expect(next.spool.clock.lead.map { abs($0 - 2 * Self.day) <= 2 } == true)
-        // Elapsed time counts, and the jump counts after a day without another one.
+        // Elapsed time counts; the jump counts after a day without another one.
         clock.sleep(Self.day - 10)
         test.gateway.deliveries.removeOld(in: Retention.queues)
         #expect(try test.summaries().count == 2)

@@ -1,4 +1,4 @@
-// Uploads joined from parts (tus, "concatenation") after an earlier attempt was interrupted.
+// Uploads joined from parts (tus, "concatenation") after an interrupted attempt.
 
 import HTTPTypes
 import SpoolgateDelivery
@@ -49,8 +49,7 @@ struct ConcatenationTests {
             .status
     }
 
-    /// Leaves the state of a process that crashed before it consumed the parts; `content` makes the joined upload
-    /// complete.
+    /// Leaves the state of a crash before the parts were consumed; `content` makes the joined upload complete.
     private func leave(
         _ content: String?,
         of parts: [String],

@@ -1,5 +1,4 @@
-// 100 (Continue) is sent before the first read on every path that reads content, and never to a request whose content
-// is not read.
+// 100 (Continue) precedes the first read of content, and is never sent if the content is not read.
 
 import HTTPTypes
 import Logging

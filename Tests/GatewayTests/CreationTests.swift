@@ -1,4 +1,4 @@
-// Creations and their appends: the responses, their order, and the stored content.
+// Creations and their appends.
 
 import HTTPTypes
 import SpoolgateExchange

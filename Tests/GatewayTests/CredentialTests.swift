@@ -1,5 +1,4 @@
-// Credentials that expire during an upload: which ones the upstream and the authorizer receive, and what their refusal
-// means.
+// Credentials that expire during an upload, at the upstream and the authorizer.
 
 import HTTPTypes
 @testable import SpoolgateDelivery

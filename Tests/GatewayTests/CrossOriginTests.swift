@@ -1,4 +1,4 @@
-// Pages of other origins through the whole gateway: preflights, and the CORS fields of every final response.
+// Preflights, and the CORS fields of every final response, for pages of other origins.
 
 import HTTPTypes
 import SpoolgateExchange
@@ -14,7 +14,7 @@ struct CrossOriginTests {
     private let app = "https://app.example"
     private let evil = "https://evil.example"
 
-    /// An upstream that sends CORS fields of its own.
+    /// An upstream with CORS fields of its own.
     private func outspoken() throws -> LoopbackOrigin {
         try LoopbackOrigin(
             status: "203 Said",

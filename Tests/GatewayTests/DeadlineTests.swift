@@ -1,4 +1,4 @@
-// An upstream that exceeds a deadline: 504 in place of 502, and otherwise no difference.
+// An upstream that exceeds a deadline: only the 504 in place of 502 differs.
 
 import HTTPTypes
 import Logging
@@ -11,7 +11,7 @@ import SpoolgateUpstream
 import Testing
 
 @Suite struct DeadlineTests {
-    /// A gateway whose upstream never responds: to the request, or (unreached) to the TLS handshake.
+    /// Its upstream never responds: to the request, or (unreached) to the TLS handshake.
     private func gateway(isReached: Bool) throws -> (GatewayUnderTest, LoopbackOrigin) {
         let origin = try LoopbackOrigin { connection in
             if isReached { _ = try connection.receiveRequest() }

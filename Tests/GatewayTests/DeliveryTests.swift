@@ -1,4 +1,4 @@
-// Deliveries: when they begin, which content is kept after a failure, and that none happens twice.
+// When deliveries begin, what is kept after a failure, and that none happens twice.
 
 import Foundation
 import HTTPTypes
@@ -14,7 +14,7 @@ import SpoolgateUpstream
 import Testing
 
 @Suite struct DeliveryTests {
-    /// An origin that reads each request completely and closes the connection without a response.
+    /// Reads each request completely and closes the connection.
     private static func silentOrigin() throws -> LoopbackOrigin {
         try LoopbackOrigin { connection in _ = try connection.receiveRequest() }
     }

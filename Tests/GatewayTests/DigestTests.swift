@@ -1,4 +1,4 @@
-// Digests: those of clients are verified before an upload takes effect, and requested ones are sent.
+// Clients' digests are verified before an upload takes effect; requested ones are sent.
 
 import HTTPTypes
 import SpoolgateSpool
@@ -178,8 +178,7 @@ private func isMismatch(_ record: ScriptedExchange.Record) -> Bool {
     }
 }
 
-/// Content-Digest of one message: either all of its content counts or none, and no offset includes it before it is
-/// verified.
+/// Content-Digest of one message: all of its content counts or none, and no offset includes it before it is verified.
 @Suite struct ContentDigestTests {
     @Test("an append with a wrong digest leaves the upload unchanged; the correct one continues")
     func append() throws {

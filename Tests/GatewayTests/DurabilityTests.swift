@@ -1,4 +1,4 @@
-// The cost of durability: which requests need a sync and which must not.
+// Requests that need a sync, and those that must not.
 
 import HTTPTypes
 import Logging
@@ -46,7 +46,7 @@ import Testing
         #expect(test.serve(.append(location, at: 0, complete: false)).status == 409)
         #expect(test.disk.count(.sync) == 0)
         #expect(test.disk.count(.syncDirectory) == 0)
-        // The next offset needs syncs of content and record, but none of a directory, because the names are durable.
+        // The next offset needs no sync of a directory, because the names are durable.
         #expect(test.serve(.append(location, at: 5, ["!"], complete: false)).offset == 6)
         #expect(test.disk.count(.sync, on: ".data") == 1)
         #expect(test.disk.count(.sync) == 2)

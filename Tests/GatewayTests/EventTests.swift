@@ -1,4 +1,4 @@
-// The events in an upload's life, their destinations, and the value that correlates them.
+// The events in an upload's life, their destinations and correlation.
 
 import Foundation
 import HTTPTypes
@@ -17,7 +17,7 @@ import Testing
 @testable import SpoolgateSettings
 
 @Suite struct EventTests {
-    /// A gateway that writes events to a file, which `events` reads.
+    /// Writes events to a file, which `events` reads.
     private func telling(
         _ target: UpstreamTarget? = nil,
         _ change: @escaping (inout Settings, inout RouteSettings) -> Void = { _, _ in }
@@ -28,7 +28,7 @@ import Testing
         }
     }
 
-    /// The events as pairs of member and value, without time and identity.
+    /// Without time and identity.
     private func events(_ test: GatewayUnderTest) throws -> [[String: String]] {
         let text = try String(contentsOfFile: test.events, encoding: .utf8)
         return try text.split(separator: "\n").map { line in

@@ -1,4 +1,4 @@
-// Routes whose uploads fail: when and where this is reported, and when it ends.
+// Routes whose uploads fail: how this is reported, and when it ends.
 
 import Foundation
 import HTTPTypes
@@ -20,9 +20,7 @@ import Testing
 
 @Suite("A route whose uploads fail")
 struct FailingRouteTests {
-    /// An upstream that responds with a given status.
-    ///
-    /// With 0 it closes the connection.
+    /// Responds with a given status; 0 closes the connection.
     private final class Told: Sendable {
         private final class Word: Sendable { let status = Mutex(500) }
         private let word = Word()

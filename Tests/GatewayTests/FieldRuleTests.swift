@@ -1,4 +1,4 @@
-// The operator's rules for fields: their effect on requests to the upstream, records and the log.
+// The effect of field rules on requests to the upstream, records and the log.
 
 import Foundation
 import HTTPTypes
@@ -21,7 +21,7 @@ import Testing
 
     private let gateway = GatewayName(token: "here")
 
-    /// The forwarding fields for a client's address and the host it requested.
+    /// The forwarding fields for a client's address and the requested host.
     private func forwarded(
         _ style: FieldPolicy.Forwarding,
         address: String?,

@@ -1,5 +1,4 @@
-// The behavior of real tus clients: waiting for locks, types and checksums of empty messages, part URLs in any
-// spelling, invalid metadata.
+// The behavior of real tus clients: locks, empty messages, spellings of URLs, invalid metadata.
 
 import HTTPTypes
 import SpoolgateExchange
@@ -51,7 +50,7 @@ struct ForeignTusTests {
         )
     }
 
-    /// A gateway with short waits whose upstream responds once the gate is open.
+    /// Its upstream responds once the gate is open.
     private func holdingDelivery() throws -> (GatewayUnderTest, LoopbackOrigin, Gate) {
         let gate = Gate()
         let origin = try LoopbackOrigin { connection in

@@ -1,4 +1,4 @@
-// The forms of requests to an upstream: content, method and fields, and files handed over by path.
+// The forms of requests to an upstream, and files handed over by path.
 
 import Foundation
 import HTTPTypes
@@ -18,7 +18,7 @@ import Testing
         .uploadMetadata: "album c3VtbWVy,SOURCE ZXZpbA==,sha-256 eA==,filename eC5naWY=",
     ]
 
-    /// The head and content of each part of a form, which must end properly.
+    /// Each part must end properly.
     private func parts(_ request: LoopbackOrigin.Request) throws -> [(
         head: String, content: String
     )] {

@@ -81,7 +81,7 @@ import Testing
         #expect(test.log.level(of: line) == .warning)
         #expect(test.log.values(of: "directive", in: line)[0].contains("SPOOLGATE_ORIGIN"))
         #expect(test.gateway.faults.counts == [.noOrigin: 16])
-        // After a reload faults are logged again, so that the operator can verify the fix.
+        // A reload logs faults again, so that the operator can verify the fix.
         test.reload()
         test.serve(exchange(.get, [.noOrigin]))
         test.serve(exchange(.get, [.noOrigin]))

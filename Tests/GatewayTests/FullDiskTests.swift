@@ -1,5 +1,5 @@
-// A full disk: uploads are refused before their content is read if possible, none is lost, and everything that needs no
-// room still works.
+// A full disk: uploads are refused, if possible before their content is read; none is lost, and everything that needs
+// no room works.
 
 import Glibc
 import HTTPTypes

@@ -169,7 +169,7 @@ struct FuzzRecords {
         try? file.write(contentsOf: Data(bytes))
     }
 
-    /// Sets the time of a file to the distant past or future, as if it were unused.
+    /// Sets a file's time to the distant past or future.
     private mutating func age(_ path: String) {
         let seconds: TimeInterval = random.one(of: 0, -2_000_000_000, 15_000_000_000)
         try? FileManager.default.setAttributes(

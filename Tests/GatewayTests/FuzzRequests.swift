@@ -1,6 +1,6 @@
-// Random requests from a seed, valid and invalid, close to the grammar and to the numbers of the upload.
+// Random requests from a seed, valid and invalid, close to the grammar and to the upload's numbers.
 //
-// Invariant: no request that a web server never passes on: content ends properly only at its announced length.
+// Invariant: as with a web server, content ends properly only at its announced length.
 
 import HTTPTypes
 import SpoolgateExchange
@@ -11,14 +11,14 @@ import SpoolgateUploadProtocol
 
 struct FuzzRequests {
     var random: SplitMix
-    /// The last remembered locations, for joined uploads.
+    /// The last locations, for joined uploads.
     private(set) var created: [String] = []
 
     mutating func remember(_ location: String) { created = created.suffix(3) + [location] }
 
     struct Subject {
         var location: String
-        /// The number of existing bytes, as far as known.
+        /// The existing bytes, as far as known.
         var size: Int64
     }
 
@@ -82,7 +82,7 @@ struct FuzzRequests {
 
     private mutating func fields(_ subject: Subject, _ length: ContentLength) -> HTTPFields {
         if random.once(in: 2) { return tusFields(subject, min(length.count ?? 5, 1 << 40)) }
-        // Without valid fields, few requests would pass the first check.
+        // Few others pass the first check.
         if !random.once(in: 3) { return soundFields(subject) }
         var fields = HTTPFields()
         func add(_ name: HTTPField.Name, _ value: String?) {
@@ -105,7 +105,7 @@ struct FuzzRequests {
             let name = random.one(from: Self.others)
             add(name, value(near: subject.size))
         }
-        // A repeated field, which usually makes the request as if it had none.
+        // A repeated field usually counts as missing.
         if random.once(in: 12), let again = fields.randomElement(using: &random) {
             fields.append(again)
         }

@@ -6,12 +6,7 @@ import SpoolgateTestSupport
 import SpoolgateUploadProtocol
 
 extension FuzzRequests {
-    /// The fields of a tus request, close to the grammar.
-    ///
-    /// - Parameters:
-    ///   - subject: The upload; without a location, the request is a creation.
-    ///   - count: The number of bytes of content.
-    /// - Returns: The fields.
+    /// The fields of a tus request with `count` bytes of content; without a location, of a creation.
     mutating func tusFields(_ subject: Subject, _ count: Int64) -> HTTPFields {
         let isCreation = subject.location.isEmpty || random.once(in: 10)
         var fields = HTTPFields()
@@ -93,12 +88,12 @@ extension FuzzRequests {
         return "final;" + urls.joined(separator: random.one(of: " ", " ", "  ", "\t"))
     }
 
-    /// Mostly `size`, otherwise a number close to it.
+    /// Mostly `size`, otherwise close to it.
     private mutating func length(near size: Int64) -> String {
         random.once(in: 3) ? number(near: size) : "\(size)"
     }
 
-    /// The SHA-1 of `count` times the letter a, or an invalid one.
+    /// The SHA-1 of `count` letters a, or an invalid one.
     private mutating func checksum(_ count: Int64) -> String {
         let right: [Int64: String] = [
             1: "hvfkN/qlp/zhXR3cuerq6jd2Z7g=", 2: "4MkDWJjdUvxlxBRUzsnE0mEb+zc=",

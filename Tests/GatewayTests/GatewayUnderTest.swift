@@ -1,6 +1,6 @@
-// A gateway with a real spool in its own directory and a real upstream, for one test.
+// A gateway with a real spool and a real upstream, for one test.
 //
-// Only the web server (`ScriptedExchange`) and the check before each disk call, which counts and can refuse, are fakes.
+// Only the web server (`ScriptedExchange`) and the check before each disk call, which can refuse it, are fakes.
 // Invariant: a test fails if a response breaks a web server's rules.
 
 import Foundation
@@ -29,9 +29,7 @@ final class GatewayUnderTest: Sendable {
 
     var delivered: String { "\(root)/delivered" }
 
-    /// Creates the gateway; ROOT in an inspection's command means its directory.
-    ///
-    /// Side jobs of a request run at once, unless `jobs` holds them.
+    /// In an inspection's command, ROOT means the gateway's directory; side jobs run at once unless `jobs` holds them.
     init(
         _ target: UpstreamTarget? = nil,
         reserve: Int64 = 0,
@@ -94,7 +92,7 @@ final class GatewayUnderTest: Sendable {
         return running
     }
 
-    /// Serves a creation on its own thread until the slow upstream has received it.
+    /// Serves a creation on a thread until the slow upstream has received it.
     func startDelivery(
         to slow: SlowUpstream,
         _ creation: ScriptedExchange = .creation()
@@ -125,7 +123,7 @@ final class GatewayUnderTest: Sendable {
         gateway.reload(settings)
     }
 
-    /// Another daemon on the same spool, such as a restarted one.
+    /// Another daemon on the spool, such as a restarted one.
     func another(clock: SystemClock = SystemClock()) throws -> Gateway {
         Gateway(
             settings: settings,
@@ -134,7 +132,7 @@ final class GatewayUnderTest: Sendable {
         )
     }
 
-    /// Locks an upload meanwhile, as an operator's command does.
+    /// Locks an upload, as an operator's command does.
     func withUpload<T>(_ location: String, _ body: (Upload) throws -> T) throws -> T {
         let upload = try #require(
             try spool.lock(id(location), until: .after(.seconds(300)), requestRelease: {})
@@ -179,7 +177,6 @@ final class GatewayUnderTest: Sendable {
         try setActivity(of: location, to: Int64(Date.now.timeIntervalSince1970 - seconds))
     }
 
-    /// Makes an upload look unused since this time.
     func setActivity(of location: String, to seconds: Int64) throws {
         let id = try #require(location.split(separator: "/").last).description
         let files = try #require(FileManager.default.enumerator(atPath: "\(root)/spool"))
@@ -214,13 +211,13 @@ final class Running: Sendable {
     }
 }
 
-/// An upstream that reads an upload, sends `first`, and sends `rest` once its gate opens.
+/// An upstream that reads an upload, sends `first`, and `rest` once its gate opens.
 struct SlowUpstream {
     let gate = Gate()
     let origin: LoopbackOrigin
     var target: UpstreamTarget { origin.target }
 
-    /// If `rest` is empty, the connection ends without it.
+    /// If `rest` is empty, the connection ends.
     init(
         first: String = "",
         then rest: String = "HTTP/1.1 201 Created\r\nContent-Length: 6\r\n\r\nstored"
@@ -244,7 +241,6 @@ extension LoopbackOrigin {
     var target: UpstreamTarget { .http(base: base) }
 }
 
-/// A disk that counts calls and can refuse them.
 final class WatchedDisk: Sendable {
     private struct State {
         var watcher: (@Sendable (Disk.Call, String) -> Void)?
@@ -262,7 +258,7 @@ final class WatchedDisk: Sendable {
     }
 
     private func check(_ call: Disk.Call, _ subject: String) throws(SystemError) -> Int {
-        // Outside the lock, because it waits for other threads.
+        // Outside the lock: it waits for other threads.
         state.update { $0.watcher }?(call, subject)
         return try refuseOrCount(call, subject)
     }
@@ -284,7 +280,7 @@ final class WatchedDisk: Sendable {
 
     func forget() { state.update { $0.calls = [] } }
 
-    /// Makes the next `times` such calls fail on paths that contain `part`.
+    /// Refuses the next `times` calls on paths that contain `part`.
     func refuse(_ call: Disk.Call, on part: String = "", errno: Int32, times: Int = .max) {
         refuse(call, where: { part.isEmpty || $0.contains(part) }, errno: errno, times: times)
     }
@@ -326,7 +322,6 @@ final class LogLines: Sendable {
         lines.update { $0.first { $0.message == message }?.level }
     }
 
-    /// The values of a key in all lines with this message.
     func values(of key: String, in message: String) -> [String] {
         lines.update { lines in
             lines.filter { $0.message == message }.compactMap { $0.metadata[key].map { "\($0)" } }

@@ -1,5 +1,5 @@
-// Files handed over by path: they exist until the upstream responds with 2xx, and PHP can verify them as the settings
-// page shows.
+// Files handed over by path exist until the upstream responds with 2xx, and PHP can verify them as the settings page
+// shows.
 
 import Foundation
 import HTTPTypes
@@ -40,7 +40,7 @@ import Testing
             }
             try Data((HandoverTests.key + "\n").utf8).write(to: URL(filePath: keyFile))
             #expect(chmod(keyFile, 0o600) == 0)
-            // On the spool's file system, so that files can be linked.
+            // On the spool's file system, so files can be linked.
             let place = copies ? directory : "\(test.root)/handover"
             #expect(mkdir(place, 0o755) == 0)
             if !copies { #expect(symlink(place, directory) == 0) }
@@ -65,7 +65,7 @@ import Testing
         return members
     }
 
-    /// An origin that reads the file named in the request and responds.
+    /// Reads the file named in the request, then responds.
     private static func origin(_ status: String, _ seen: SeenFiles) throws -> LoopbackOrigin {
         try LoopbackOrigin { connection in
             while let request = try connection.receiveRequest() {
@@ -254,7 +254,7 @@ import Testing
         }
     }
 
-    /// Runs the page's example with a request's content and returns the status it sets.
+    /// Runs the page's example with a request's content; returns its status.
     private static func runPHP(
         _ content: String,
         _ encoding: PathSettings.Encoding,

@@ -1,4 +1,4 @@
-// Heartbeats to the client of a complete upload while it waits for the upstream.
+// Heartbeats while the client of a complete upload waits for the upstream.
 
 import Foundation
 import HTTPTypes
@@ -89,7 +89,7 @@ import Testing
         try eventually("all are with the upstream") {
             slow.origin.requests.count == cases.count
         }
-        // While this client receives several, the others would receive at least one.
+        // While this client receives several, others would receive one.
         let other = ScriptedExchange.creation()
         let heard = try control.start(other)
         try hear(3, other)
@@ -173,7 +173,7 @@ import Testing
         try hear(3, control)
         other.gate.open()
         slow.gate.open()
-        // A web server rejects interim responses after the final head, and so does this exchange.
+        // Fails if an interim response follows the final head.
         let record = try running.finish()
         #expect(record.text == "0123456789")
         #expect(record.toldOffsets.count == told)

@@ -1,4 +1,4 @@
-// Side jobs of requests, held until the test runs them.
+// Requests' side jobs, held until the test runs them.
 
 import SpoolgatePosix
 import Synchronization

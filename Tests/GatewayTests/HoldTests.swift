@@ -1,4 +1,4 @@
-// Uploads that clients cause to be held: their lifetime and limit. None is removed to make room.
+// Uploads held because of clients: their lifetime and limit; none is removed to make room.
 
 import HTTPTypes
 import Logging
@@ -17,7 +17,7 @@ import Testing
 @Suite struct HoldTests {
     private static let day = 86_400.0
 
-    /// A gateway that accepts uploads its upstream then refuses.
+    /// Accepts uploads that its upstream then refuses.
     private static func gateway(
         _ origin: LoopbackOrigin,
         _ change: @escaping (inout RouteSettings) -> Void
@@ -112,7 +112,7 @@ import Testing
             reasons.first?.contains("spoolgate purge --force --older-than 0s --queue hold") == true
         )
         #expect(try test.summaries().count == 4)
-        // An upload that has begun may finish.
+        // A begun upload may finish.
         #expect(test.serve(.append(begun, at: 5, ["!"])).status == 202)
         // Removals by another process are detected.
         let purger = try Spool(existing: "\(test.root)/spool")

@@ -1,5 +1,5 @@
-// Content that the web server writes into the spool itself: its limits, the content that counts, and that no other
-// request gets the upload until the web server has finished.
+// Content that the web server writes into the spool itself: its limits, the part that counts, and that no other request
+// gets the upload before it has finished.
 
 import Glibc
 import HTTPTypes
@@ -249,7 +249,7 @@ import Testing
                 .offer(ScriptedLane())
             idle.append((exchange, try test.start(exchange)))
             try #require(exchange.waitUntilStuck())
-            // The size of the record and one byte.
+            // The record and one byte.
             if number == 0 { ofOne = test.spool.figures.bytes }
         }
         #expect(ofOne < 32 << 10 && test.spool.figures.bytes <= 16 * ofOne)

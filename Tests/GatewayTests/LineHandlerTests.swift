@@ -1,4 +1,4 @@
-// The format of log lines: which values are quoted, and that every line can be parsed.
+// The format of log lines: quoted values, and that every line can be parsed.
 
 import Logging
 import Testing

@@ -178,7 +178,7 @@ struct MetricsTests {
 }
 
 extension Admin {
-    /// The admin of a listener that has free threads.
+    /// The admin of a listener with free threads.
     static func of(
         _ gateway: Gateway,
         load: FrontLoad = FrontLoad(busy: 1, maximum: 8, isAccepting: true)

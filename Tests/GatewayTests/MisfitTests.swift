@@ -1,5 +1,5 @@
-// Uploads whose data file does not match the record, as after damage to the disk. Every request for one gets a response
-// or a closed connection and never ends the daemon.
+// Uploads whose data file does not match the record, as on a damaged disk: every request gets a response or a closed
+// connection, and none ends the daemon.
 
 import Foundation
 import HTTPTypes
@@ -109,8 +109,7 @@ import Testing
 }
 
 extension GatewayUnderTest {
-    /// Truncates or extends an upload's data file, if any, even below its promise; like recovery, it then lowers the
-    /// promise in the record.
+    /// Resizes an upload's data file, if any; below its promise, it lowers the record's promise, as recovery does.
     fileprivate func resizeData(of location: String, to size: Int) throws {
         let upload = try spool.lock(id(location), until: .after(.seconds(10)), requestRelease: {})
         guard let upload, let data = upload.content.data else { return }

@@ -18,7 +18,7 @@ import Testing
 
 @Suite("Failures of neighbours")
 struct NeighbourTests {
-    /// A gateway whose upstream is a neighbor in front of an origin that responds with 201.
+    /// A gateway whose upstream is a neighbor before an origin that responds with 201.
     private func place() throws -> (BadNeighbour, GatewayUnderTest, LoopbackOrigin) {
         let origin = try LoopbackOrigin(status: "201 Created", content: "")
         let neighbour = try BadNeighbour(before: origin.port)
@@ -59,7 +59,7 @@ struct NeighbourTests {
             let ordinary = test.serve(
                 ScriptedExchange(.put, "/files/o", [:], [.bytes(tooLargeToBePlain)])
             )
-            // A response that has begun is relayed as far as it arrives.
+            // A begun response is relayed as far as it arrives.
             #expect(ordinary.isAborted || [502, 504].contains(ordinary.status), "\(trouble)")
             try neighbour.become(nil)
             let location = try #require(kept.location)
@@ -139,7 +139,7 @@ struct NeighbourTests {
         }
         try test.gateway.events.startSending()
         var told = 0
-        // A 2xx status is enough, even if the response is incomplete.
+        // A 2xx status is enough, even in an incomplete response.
         let troubles = BadNeighbour.Trouble.failures.filter { $0 != .closesInAnswer }
         for trouble in troubles + BadNeighbour.Trouble.answersOfItsOwn {
             try neighbour.become(trouble)

@@ -1,5 +1,5 @@
-// Final responses that would make tus-js-client upload everything again are sent as 424, immediately and when stored;
-// and creations without content, whose clients take a 104 for the final response.
+// Final responses that would make tus-js-client upload everything again are sent as 424, at once and when stored;
+// creations without content, whose clients take a 104 for final.
 
 import HTTPTypes
 import Logging
@@ -33,7 +33,7 @@ import Testing
         let test = try GatewayUnderTest(origin.target) { settings, _ in
             settings.interim.heartbeat = .nanoseconds(1)
         }
-        // This client receives heartbeats, so their absence below is significant.
+        // Heartbeats occur here, so their absence below counts.
         #expect(test.serve(.creation(["x"])).interims.count > 1)
         for complete in [true, false] {
             let empty = test.serve(.creation([], complete: complete, length: .known(0)))

@@ -219,7 +219,7 @@ import Testing
         try eventually("the upstream has all") { origin.requests.count == 40 }
         let fast = test.serve(ScriptedExchange(.post, "/fast", [:], ["{}"]))
         #expect(fast.status == 201)
-        // Nor do they take slots from waiting uploads.
+        // Nor do they take waiting uploads' slots.
         #expect(test.serve(.creation(["whole"])).status == 201)
         gate.open()
         for running in slow { #expect(try running.finish().status == 201) }
@@ -235,7 +235,7 @@ import Testing
         }
     }
 
-    /// Receives content up to its last bytes and records it as it arrives.
+    /// Records content as it arrives, up to its last bytes.
     private static func listen(to connection: OriginConnection, _ seen: borrowing Mutex<String>)
         throws
     {

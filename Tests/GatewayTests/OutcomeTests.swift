@@ -1,4 +1,4 @@
-// The outcomes of attempts: the table in ARCHITECTURE.md, and each row with a real upstream.
+// The table of outcomes in ARCHITECTURE.md, each row with a real upstream.
 
 import Foundation
 import HTTPTypes
@@ -104,7 +104,7 @@ struct OutcomeTests {
     func conditionalOnKeptConnection(isUpload: Bool) throws {
         let origin = try LoopbackOrigin { connection in
             while let request = try connection.receiveRequest() {
-                // The second request on a connection is read but gets no response.
+                // Resets the connection on its second request.
                 guard request.number != 1 else { return connection.reset() }
                 try connection.answer(request.number == 0 ? "204 No Content" : "412 x")
             }
@@ -242,7 +242,7 @@ struct OutcomeTests {
         #expect(record.status == status)
         #expect(record[.uploadComplete] == "?1")
         #expect(try test.summary(location).holdCause == .indeterminate)
-        // A client that lost the response receives it again, and no request is sent.
+        // The client receives it again, and no request is sent.
         #expect(test.serve(.append(location, at: 5)).status == status)
         #expect(origin.requests.count == 1)
         try test.withUpload(location) { try $0.requeue(at: .now) }

@@ -1,4 +1,4 @@
-// Content that `Content-Range` marks as a part: never taken for the whole, and never resumable.
+// Content that `Content-Range` marks as a part: never the whole, and never resumable.
 
 import HTTPTypes
 import SpoolgateDelivery
@@ -12,7 +12,7 @@ import Testing
 @testable import SpoolgateUpstream
 
 @Suite struct PartialContentTests {
-    /// A setting that makes a whole of the content: a file, an object, a form, or input of an inspection.
+    /// A setting that makes a whole of content: a file, an object, a form, an inspection's input.
     enum Maker: CaseIterable {
         case directory, bucket, multipart, path, inspection
 

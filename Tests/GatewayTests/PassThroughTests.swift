@@ -58,7 +58,7 @@ import Testing
         #expect(record.status == 206)
         #expect(record.contentLength == 2)
         #expect(record[.contentRange] == "bytes 0-1/9")
-        // If the upstream has the protocol itself, its fields pass unchanged.
+        // An upstream's own protocol fields pass unchanged.
         #expect(record.offset == 7)
         #expect(record[.connection] == nil)
     }
@@ -106,7 +106,7 @@ import Testing
         context.origin = "https://files.example"
         test.serve(ScriptedExchange(method, "/a", fields, context: context))
         let told = origin.requests.map { $0.values("Destination") }
-        // The host is the one in the requests to the upstream.
+        // The host of the requests to the upstream.
         #expect(told == [["https://files.example/b"], ["http://dav.internal/b"]])
     }
 

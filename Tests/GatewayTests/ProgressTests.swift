@@ -1,4 +1,4 @@
-// Progress by 104 while content arrives: its rate, its promise, and that clients without it cost nothing.
+// Progress by 104 while content arrives: its rate, its promise, and no cost for clients without it.
 
 import Foundation
 import HTTPTypes
@@ -94,7 +94,7 @@ extension ScriptedExchange.Record {
         let most = Counter()
         let counts = ScriptedExchange.Step.happens { most.set(max(most.count, jobs.count)) }
         let ends = ScriptedExchange.Step.happens { jobs.run() }
-        // The first promised offset is sent at once, because it makes the names durable too.
+        // The first promised offset is sent at once; it makes the names durable too.
         let record = test.serve(
             .creation(["a", "b", counts, "c", counts, "d", ends, "e", counts, "f", ends, "g"])
         )

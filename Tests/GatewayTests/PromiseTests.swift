@@ -1,7 +1,7 @@
-// Compares the table of promises in spoolgate-spool(5) with the calls on the disk: a promise is sent after the call
-// that makes it true, and if the call fails, only if the page says so.
+// Compares the promises in spoolgate-spool(5) with disk calls: a promise follows the call that makes it true, and
+// survives a failed call only if the page says so.
 //
-// The test reads the page, so a row and a scenario without each other both fail.
+// The page is read, so a row or a scenario without the other fails.
 
 import Foundation
 import HTTPTypes
@@ -53,13 +53,11 @@ struct PromiseRow: CustomTestStringConvertible, Sendable {
     func isSubject(_ path: String) -> Bool { subject != "record" || !path.hasSuffix(".data") }
 }
 
-/// A request that makes a promise, and how to detect it.
+/// A request that makes a promise.
 private struct Scenario: Sendable {
-    /// Prepares the gateway and returns the request.
     var prepare: @Sendable (GatewayUnderTest) throws -> ScriptedExchange
-    /// Whether the promise was made.
     var isTold: @Sendable (ScriptedExchange.Record, LoopbackOrigin) -> Bool
-    /// Whether the promise is made during the upstream's work; the upstream then responds after the call.
+    /// Whether the promise is made while the upstream works, which responds after the call.
     var isSlow = false
 
     static func told(_ status: Int) -> @Sendable (ScriptedExchange.Record, LoopbackOrigin) -> Bool {
@@ -70,9 +68,7 @@ private struct Scenario: Sendable {
         record.interims.contains { $0.fields[.uploadOffset] != nil }
     }
 
-    /// An upload interrupted at 5 bytes; complete if `length` is 5.
-    ///
-    /// It is promised unless the disk fails.
+    /// An upload interrupted at 5 bytes, promised unless the disk fails; complete if `length` is 5.
     static func interrupted(
         _ test: GatewayUnderTest,
         length: Int64 = 5,
@@ -232,7 +228,7 @@ struct PromiseTests {
         let call = try #require(Disk.Call(rawValue: row.call))
         switch row.promise {
         case "answered", "answered-promised":
-            // Only once the upstream has the upload: before that, the same call makes another promise.
+            // Before the upstream has the upload, the same call makes another promise.
             test.disk.watch { _, _ in
                 guard !slow.origin.requests.isEmpty else { return }
                 test.disk.refuse(call, errno: SystemError.lost)

@@ -1,4 +1,4 @@
-// Shared by the tests of the delivery queue: a scripted upstream and a gateway with short waits.
+// The queue tests' scripted upstream, and their gateway with short waits.
 
 import Foundation
 import HTTPTypes
@@ -18,7 +18,7 @@ enum QueueScene {
         case breaksOff
     }
 
-    /// An upstream with these reactions in order, then 201.
+    /// These reactions in order, then 201.
     static func origin(
         _ deeds: [Deed],
         socketPath: String? = nil,
@@ -43,7 +43,7 @@ enum QueueScene {
         "\(NSTemporaryDirectory())/queue-\(UInt64.random(in: 0...(.max))).sock"
     }
 
-    /// A gateway whose queue waits a second between attempts.
+    /// Its queue waits a second between attempts.
     static func gateway(
         _ target: UpstreamTarget,
         _ change: @escaping (inout Settings, inout RouteSettings) -> Void = { _, _ in }

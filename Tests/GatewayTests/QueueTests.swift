@@ -1,4 +1,4 @@
-// The delivery queue: which uploads it delivers, which it leaves to clients, and when it retries.
+// The delivery queue: the uploads it delivers or leaves to clients, and its retries.
 
 import Foundation
 import HTTPTypes
@@ -49,7 +49,7 @@ import Testing
         }
         let location = try #require(test.serve(.creation()).location)
         let id = try test.id(location)
-        // As after a power failure on btrfs: the record exists without its name in the queue.
+        // As after a power failure on btrfs: the record exists without its queue name.
         let spool = test.gateway.spool
         for name in try spool.layout.queue.names() where name.hasSuffix("\(id)") {
             unlink(spool.layout.queue.path(of: name))
@@ -79,7 +79,7 @@ import Testing
         queue.add(DueHeap.Entry(due: clock.now, id: one, route: "a", client: .some))
         queue.finish(one, route: "a", next: WallTime(seconds: clock.now.seconds + 3_600))
         #expect(take() == one)
-        // Without another request, the other one follows and then none.
+        // Without another request, the other follows, then none.
         queue.finish(one, route: "a", next: nil)
         queue.add(DueHeap.Entry(due: clock.now, id: other, route: "a", client: .some))
         #expect(take() == other)
@@ -188,7 +188,7 @@ import Testing
         #expect(try test.summary(location).nextAttempt == nil)
         let origin = try QueueScene.origin([], socketPath: path)
         try test.gateway.deliveries.startQueue()
-        // The delivery of another upload shows that runs continue and leave this one alone.
+        // Another upload's delivery shows that runs continue without this one.
         let other = test.createPartial("x")
         try test.enqueue(other)
         try test.waitUntil(other, isIn: .delivered)

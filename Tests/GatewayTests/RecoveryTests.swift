@@ -16,10 +16,10 @@ import Testing
 @testable import SpoolgateSpool
 
 @Suite struct RecoveryTests {
-    /// All delivery slots, and the share of one application.
+    /// All delivery slots, and one application's share.
     private static let (slots, share) = (12, 8)
 
-    /// An application that needs some milliseconds for each upload and counts its concurrent requests.
+    /// Counts its concurrent requests.
     private final class Application: Sendable {
         private let load = Monitor((now: 0, most: 0))
         private let status = Monitor("201 Created")
@@ -51,7 +51,7 @@ import Testing
         )
     }
 
-    /// A gateway with an application at a socket; the default route responds with the result, the other with 202.
+    /// The application is at a socket; the default route responds with the result, the other with 202.
     private static func gateway(_ path: String, _ clock: SetClock) throws -> GatewayUnderTest {
         try GatewayUnderTest(.unix(path: path), clock: clock.system) { settings, route in
             settings.maximumDeliveries = slots
@@ -78,7 +78,7 @@ import Testing
         let test = try Self.gateway(path, clock)
         try test.gateway.deliveries.startQueue()
         let count = 1_000
-        // Half of the uploads are accepted; the other half receive that the application is unavailable.
+        // Half are accepted; the other clients receive that the application is unavailable.
         let locations = try (0..<count).map { number in
             let record = test.serve(
                 .creation([.text("upload \(number)")], context: Self.owner(number))
@@ -92,7 +92,7 @@ import Testing
         try eventually("all were attempted once", seconds: 60) { try tried(1) }
         clock.sleep(7_200)
         try eventually("all were attempted again", seconds: 60) { try tried(2) }
-        // It returns when all queued uploads are due, and all clients return at the same time.
+        // It returns when all queued uploads are due and all clients return.
         let application = Application()
         let origin = try application.listen(at: path)
         let start = ContinuousClock.now
@@ -123,7 +123,7 @@ import Testing
         #expect(application.most <= Self.share)
         // No client had to return: waiting requests get slots.
         #expect(tries.allSatisfy { $0 == 1 })
-        // The minimum for the application is 1,000 / 8 × 5 ms.
+        // The application's minimum is 1,000 / 8 × 5 ms.
         print("recovery: \(ofClients) for \(count / 2) clients, \(ofAll) for all \(count)")
     }
 
@@ -151,7 +151,7 @@ import Testing
         origin.forget { _ in true }
         application.answer("201 Created")
         let start = ContinuousClock.now
-        // As the command does in its own process, followed by a queue run of the daemon.
+        // As the command's process does; then the daemon's queue run.
         let other = try Spool(existing: test.spool.directory)
         try other.forEachUpload { summary in
             guard let upload = try? other.tryLock(summary.id) else { return }

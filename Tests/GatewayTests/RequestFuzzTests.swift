@@ -1,8 +1,7 @@
-// Random requests, records and phases through the whole request path: each request gets a response or a closed
-// connection and never ends the process.
+// Random requests, records and phases: each request gets a response or a closed connection and never ends the process.
 //
-// A seed is a gateway with random settings and its own spool. `make test` runs a sample; `make fuzz MINUTES=60` runs
-// new seeds for that long. A trap ends the process, so each seed is written first: SPOOLGATE_FUZZ_SEED=n repeats it.
+// A seed is a gateway with random settings. `make test` runs a sample; `make fuzz MINUTES=60` runs new seeds for that
+// long. A trap ends the process, so each seed is written first; SPOOLGATE_FUZZ_SEED=n repeats it.
 
 import Foundation
 import HTTPTypes
@@ -56,7 +55,6 @@ struct RequestFuzzTests {
         print("fuzz: requests from seed \(first) on")
         while !deadline.hasPassed {
             let seed = first + UInt64(tally.worlds)
-            // Written first, because a trap leaves no time for it.
             try Data("\(seed)\n".utf8).write(to: URL(fileURLWithPath: "/tmp/spoolgate-fuzz-seed"))
             let world = try FuzzWorld(seed: seed)
             try world.play()
@@ -187,7 +185,7 @@ private final class FuzzWorld {
             uploads += 1
             if creation.request.fields[.uploadConcat] == "partial" || random.once(in: 4) {
                 drawn.remember(location)
-                // Later uploads can only be joined from undamaged ones.
+                // Only undamaged uploads can be joined.
                 if !random.once(in: 3) { continue }
             }
             for _ in 0..<2 + random.next() % 8 {
@@ -224,7 +222,6 @@ private final class FuzzWorld {
         return record
     }
 
-    /// The path of a location, or a default.
     private func path(_ location: String?) -> String {
         guard let location else { return "/files" }
         guard let scheme = location.range(of: "://") else { return location }

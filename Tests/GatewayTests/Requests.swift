@@ -1,4 +1,4 @@
-// The requests of the tests, each as one call.
+// The tests' requests, each as one call.
 
 import HTTPTypes
 import SpoolgateExchange
@@ -6,13 +6,12 @@ import SpoolgateExchange
 import SpoolgateSpool
 import SpoolgateUploadProtocol
 
-/// Content too large to be delivered like an ordinary upload.
 let tooLargeToBePlain = [UInt8](repeating: 7, count: Upload.mostInBuffer + 1)
 
 extension ScriptedExchange {
     typealias Steps = [Step]
 
-    /// A creation; `complete` tells whether it has the whole upload.
+    /// `complete`: it has the whole upload.
     static func creation(
         _ steps: Steps = ["hello"],
         complete: Bool = true,
@@ -38,7 +37,6 @@ extension ScriptedExchange {
         )
     }
 
-    /// An append; `complete` tells whether it completes the upload.
     static func append(
         _ location: String,
         at offset: Int64,

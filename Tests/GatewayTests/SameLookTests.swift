@@ -1,5 +1,5 @@
-// Names that look alike but have different bytes, wherever a client's text is compared with another client's or the
-// operator's. As Swift strings they are equal.
+// Names with different bytes that are equal as Swift strings, wherever a client's text is compared with another
+// client's or the operator's.
 
 import HTTPTypes
 import SpoolgateExchange
@@ -16,7 +16,6 @@ import Testing
 
 @Suite("Names that look alike")
 struct SameLookTests {
-    /// Each pair is equal as `String`.
     static let pairs = [
         ("K", "\u{212A}"), ("jos\u{E9}", "jose\u{301}"), ("\u{C5}sa", "\u{212B}sa"),
         ("a;b", "a\u{37E}b"),

@@ -1,7 +1,7 @@
-// A scripted web server: one request whose content arrives as scripted, and a record of its response.
+// A scripted web server: one request, and a record of its response.
 //
-// It checks only the rules of every web server: one final head, no interim response after it, and content of the
-// announced length. Invariant: a read ends as scripted, by `interrupt`, or at a deadline that only broken code reaches.
+// It checks the rules of every web server: one final head, no interim response after it, content of the announced
+// length. Invariant: a read ends as scripted, by `interrupt`, or at a deadline that only broken code reaches.
 
 import HTTPTypes
 import SpoolgateExchange
@@ -13,10 +13,10 @@ import SpoolgateUploadProtocol
 final class ScriptedExchange: Exchange, ContentLane, Sendable {
     enum Step: Sendable, ExpressibleByStringLiteral {
         case bytes([UInt8])
-        /// Waits until another thread calls `interrupt`.
+        /// Waits until `interrupt`.
         case stuck
         case fails(ContentError)
-        /// A fragment that arrives together with the early end.
+        /// A fragment that arrives with the early end.
         case bytesThenFails([UInt8], ContentError)
         /// Runs a closure before the next read.
         case happens(@Sendable () -> Void)
@@ -43,7 +43,7 @@ final class ScriptedExchange: Exchange, ContentLane, Sendable {
         /// Violations that no web server would forward.
         var faults: [String] = []
         var isPeerGone = false
-        /// The bytes of content after which the client is gone; -1 for the head.
+        /// The content bytes after which the client is gone; -1: the head.
         var leavesAfter: Int?
         var lane: ScriptedLane?
         /// Whether an alarm can end waits for content.
@@ -110,10 +110,10 @@ final class ScriptedExchange: Exchange, ContentLane, Sendable {
 
     func leave(after count: Int) { monitor.update { $0.leavesAfter = count } }
 
-    /// Waits until the gateway is stuck waiting for content; false at the deadline.
+    /// Waits until the gateway waits for content.
     func waitUntilStuck() -> Bool { wait { $0.isStuck } }
 
-    /// Waits until the gateway has begun the request; false at the deadline.
+    /// Waits until the gateway has begun the request.
     func waitUntilLooked() -> Bool { wait { $0.isLooked } }
 
     private func wait(for condition: (Record) -> Bool) -> Bool {
@@ -262,7 +262,7 @@ extension ScriptedExchange.Record {
 
     subscript(_ name: HTTPField.Name) -> String? { head?.fields[name] }
 
-    /// The path of the upload resource from any response.
+    /// The upload resource's path from any response.
     var location: String? {
         self[.location] ?? interims.lazy.compactMap { $0.fields[.location] }.first
     }

@@ -1,4 +1,4 @@
-// A scripted web server that writes content into the spool itself, including its failures.
+// A scripted web server that writes content into the spool itself, or fails to.
 
 import Glibc
 import SpoolgateExchange
@@ -14,17 +14,17 @@ final class ScriptedLane: Sendable {
         var events: [String] = []
     }
 
-    /// The reason why it cannot write more after its script; 0 if it has written all.
+    /// The error of a write after its script; 0: all is written.
     private let errno: Int32
     /// Bytes written but not reported.
     private let untold: [UInt8]
-    /// The number of bytes reported at the end but not written.
+    /// Bytes reported at the end but not written.
     private let excess: Int64
     /// Bytes written before the stop arrives.
     private let late: [UInt8]
     /// Whether it keeps the file open after a stop.
     private let isStubborn: Bool
-    /// Whether it closes the file with its connection, as every web server does.
+    /// Whether it closes the file with its connection, as web servers do.
     private let leavesWithConnection: Bool
     private let state = Mutex(State())
 

@@ -1,5 +1,4 @@
-// The visible part of requests and response heads: no query in log lines and events, and no head too large for the web
-// server.
+// No query in log lines and events, and no response head too large for the web server.
 
 import Foundation
 import HTTPTypes

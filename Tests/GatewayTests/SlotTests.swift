@@ -1,5 +1,5 @@
-// The sharing of delivery slots: the threshold alone, the line under many threads, and deliveries while one application
-// does not respond.
+// The sharing of delivery slots: the threshold, the line under many threads, and deliveries while one application
+// hangs.
 
 import Foundation
 import HTTPTypes
@@ -28,7 +28,7 @@ import Testing
         )
     }
 
-    /// Takes as many slots as possible and returns their number.
+    /// Takes all possible slots; returns their number.
     private static func fill(_ line: inout SlotLine, _ user: SlotUser) -> Int {
         var count = 0
         while line.take(user) { count += 1 }
@@ -62,7 +62,7 @@ import Testing
             let hasClient = line.take(Self.user(0, 1))
             #expect(hasClient, "another client of the target, of \(total)")
             for client in 1...40 { _ = Self.fill(&line, Self.user(0, client)) }
-            // Two routes to one target count as one target.
+            // Two routes to one target count as one.
             let hasRoute = line.take(Self.user(0, 300, route: "other"))
             #expect(!hasRoute, "the same target by another route, of \(total)")
             let hasTarget = line.take(Self.user(1, 0))
@@ -178,7 +178,7 @@ import Testing
                     ofRoute: random.one(of: "a", "b", "c"),
                     for: Self.client(Int(random.next() % 3))
                 )
-                // Some requests poll, and some leave.
+                // Some poll, some leave.
                 var slot = place.take(
                     until: .after(random.once(in: 4) ? .microseconds(200) : .seconds(60))
                 )
@@ -223,7 +223,7 @@ import Testing
 
     // MARK: Deliveries
 
-    /// An application that responds to `/slow` once the gate opens, and to all others at once.
+    /// Responds to `/slow` once the gate opens, to all others at once.
     private static func application(_ gate: Gate) throws -> LoopbackOrigin {
         try LoopbackOrigin { connection in
             while let request = try connection.receiveRequest() {

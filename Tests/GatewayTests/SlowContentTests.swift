@@ -1,4 +1,4 @@
-// Which requests are interrupted when threads run short, and the rate over a minute.
+// The requests interrupted when threads run short, and the rate over a minute.
 
 import Foundation
 import HTTPTypes
@@ -30,7 +30,7 @@ struct SlowContentTests {
             }
         }
 
-        /// Advances the clock while each request receives content at its rate in bytes per second.
+        /// Advances the clock while requests receive content at `rates` in bytes per second.
         func pass(_ seconds: Double, _ rates: [(SlowContent.Entry, Int)]) {
             self.seconds.update { $0 += seconds }
             for (entry, rate) in rates { entry.received.add(Int(Double(rate) * seconds)) }
@@ -72,7 +72,7 @@ struct SlowContentTests {
         world.pass(20, [(old, 100)])
         for number in 0..<3 { _ = world.begin("many", "many \(number)") }
         world.pass(0.9, [(old, 100)])
-        // The requests of other clients are less than a second old.
+        // Other clients' requests are less than a second old.
         #expect(world.slow.letGo() == ClientName(owner: ExactText("old"), address: nil))
         world.pass(0.1, [])
         _ = world.begin("alone", "alone")
@@ -99,7 +99,7 @@ struct SlowContentTests {
             rate.isMissed(received: received, now: .after(.seconds(seconds)))
         }
         #expect(!isMissed(0, at: 59))
-        // Slightly more than 100 a second, because a second is slightly longer here.
+        // Slightly more than 100 a second, since a second is slightly longer here.
         #expect(!isMissed(6_100, at: 60))
         #expect(!isMissed(6_100, at: 119))
         #expect(isMissed(12_000, at: 121))

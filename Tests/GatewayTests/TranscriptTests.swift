@@ -1,5 +1,4 @@
-// Plays every golden transcript with a scripted exchange, a real spool with the uploads of the `spool:` lines, and an
-// upstream that sends the `^` lines.
+// Plays every golden transcript with a scripted exchange, a real spool and a scripted upstream.
 
 import Foundation
 import HTTPTypes
@@ -57,7 +56,7 @@ struct TranscriptTests {
 private final class Stage {
     /// The transcripts' name for the newest upload.
     private static let fresh = "fresh000000000000000000000"
-    /// The age in seconds of the uploads that exist before the first request.
+    /// The age in seconds of uploads before the first request.
     private static let age: Int64 = 100
 
     private let origin: LoopbackOrigin
@@ -104,7 +103,7 @@ private final class Stage {
             for (version, served) in transcript.settings["aliases"] ?? [:] {
                 settings.interopAliases[Int(version) ?? 0] = Int(served)
             }
-            // A request that waits for a delivery waits as long as a delivery may take, and this one never ends.
+            // A request waits as long as a delivery may take, and this one never ends.
             guard isBlocked else { return }
             settings.inUseTimeout = .milliseconds(20)
             route.upstream.connectTimeout = .milliseconds(20)
@@ -194,7 +193,6 @@ private final class Stage {
 
     // MARK: A request
 
-    /// Serves one request and returns the response as transcript lines.
     func play(_ exchange: Transcript.Exchange) throws -> [String] {
         answer.update { $0 = exchange.upstream }
         let before = origin.requests.count
@@ -226,7 +224,7 @@ private final class Stage {
         }
     }
 
-    /// The state of an upload as in a `spool:` line; nil if it is missing.
+    /// An upload's state as in a `spool:` line; nil if missing.
     func state(of name: String) throws -> UploadState? {
         let id = name == Self.fresh ? newest : UploadID(name)
         return try test.summaries().first { $0.id == id }.map { summary in

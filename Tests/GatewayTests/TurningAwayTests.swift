@@ -1,5 +1,5 @@
-// Requests that cannot be served now: an error response if no upload is lost by it, a closed connection if the client
-// would take it for the upload's response.
+// Requests that cannot be served now get an error response, or a closed connection if the client would take that for
+// the upload's.
 
 import Foundation
 import HTTPTypes

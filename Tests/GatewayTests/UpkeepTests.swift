@@ -1,4 +1,4 @@
-// The daemon's own removals: expired uploads only, and none that is in use or promised.
+// The daemon removes only expired uploads, and none in use or promised.
 
 import Foundation
 @testable import SpoolgateDelivery
@@ -34,8 +34,8 @@ import Testing
         #expect(try test.summaries().count == 1)
         #expect(try test.queue(of: young) == .incoming)
         #expect(test.log.messages.count { $0 == "upload expired" } == old.count)
-        // Not one sync for each upload and directory: 70 uploads in batches of 32, in the order of 32 shards, need at
-        // most 34 times the syncs of one shard.
+        // Not one sync per upload and directory: 70 uploads in batches of 32, ordered by 32 shards, need at most 34
+        // times one shard's syncs.
         let syncs = test.disk.count(.syncDirectory)
         #expect(syncs > 0 && syncs < 34 * 5 + 10)
         for location in old.prefix(3) { #expect(test.serve(.retrieval(location)).status == 404) }

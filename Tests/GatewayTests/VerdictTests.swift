@@ -97,7 +97,7 @@ import Testing
         let record = test.serve(.creation())
         #expect(record.text == "abcdef")
         #expect(record.isAborted)
-        // The upstream accepted the upload, so its response is final.
+        // An accepted upload's response is final.
         let location = try #require(record.location)
         #expect(try test.queue(of: location) == .delivered)
         #expect(test.serve(.append(location, at: 5)).status == 200)

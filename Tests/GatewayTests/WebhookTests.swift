@@ -148,7 +148,7 @@ import Testing
         guard case .event = try batch.look() else { return #expect(Bool(false), "no event") }
         try batch.advance(marking: true)
         guard case .end = try batch.look() else { return #expect(Bool(false), "more events") }
-        // By a process that had the file open and locked when it was renamed.
+        // By a process that had locked the file before its renaming.
         let late = try AppendedFile(path: test.root + "/spool/events/sending", mode: 0o600)
         try late.add(line: QueuedEvent(time: .now, json: "{\"n\":2}").line)
         #expect(try !batch.remove())
@@ -269,7 +269,7 @@ import Testing
         #expect(try lines(test, in: "pending").count == 1)
         let late = try #require(try files(test).first { $0.hasPrefix("late-") })
         #expect(try lines(test, in: late).count == 20)
-        // Left by a process that has crashed.
+        // Left by a crashed process.
         let dead = QueuedEvent(time: .now, json: "{\"event\":\"dead\"}").line + "\n"
         try dead.write(
             toFile: test.root + "/spool/events/late-1-x",
@@ -359,7 +359,7 @@ import Testing
         let origin = try LoopbackOrigin()
         let test = try telling(origin.base)
         try test.gateway.events.startSending()
-        // A daemon's own thread also closes the file that it adds to while another process holds the lock.
+        // A daemon's thread also closes the file it adds to while another process holds the lock.
         let other = try events(test)
         try other.startSending()
         let ended = Monitor(0)

@@ -17,7 +17,7 @@ import Testing
         return (child, child.wait(until: .after(.seconds(300))))
     }
 
-    /// Whether a process exists and is not a zombie.
+    /// False for a zombie.
     private func lives(_ process: Int32) -> Bool {
         let status = try? String(contentsOfFile: "/proc/\(process)/stat", encoding: .utf8)
         return status.map { !$0.contains(") Z ") } ?? false
@@ -40,7 +40,7 @@ import Testing
     @Test("a signal that its parent ignores still ends it", arguments: [SIGXFSZ, SIGPIPE])
     func defaultDispositions(number: Int32) throws {
         Signals.ignoreFileSizeLimit()
-        // Every program of the product ignores both signals first.
+        // Every program here first ignores both.
         _ = signal(number, SIG_IGN)
         #expect(try run("kill -\(number) $$").1 == .signalled(number))
     }
@@ -55,7 +55,7 @@ import Testing
 
     @Test("it inherits no descriptor, no variable, no signal mask and no group")
     func inheritsNothing() throws {
-        // Without close-on-exec, as a careless library may do.
+        // Without close-on-exec, like a careless library.
         let careless = open("/dev/null", O_RDONLY)
         defer { close(careless) }
         var set = sigset_t()

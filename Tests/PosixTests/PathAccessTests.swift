@@ -1,4 +1,4 @@
-// The walk along a path as the kernel does it, up to the first obstacle.
+// The walk along a path, as in the kernel, up to the first obstacle.
 
 import Foundation
 import SpoolgatePosix
@@ -8,7 +8,7 @@ import Testing
     private let root: String
 
     init() throws {
-        // Resolves the system's own links, so that reported paths can be compared.
+        // Resolves the system's links, so that paths can be compared.
         let temporary = try #require(realpath(NSTemporaryDirectory(), nil))
         defer { free(temporary) }
         root = "\(String(cString: temporary))/path-\(UInt64.random(in: 0...(.max)))"

@@ -20,7 +20,7 @@ struct PosixTests {
 
     @Test("a descriptor is closed when its value ends, and a released one is not")
     func descriptor() throws {
-        // Checked at the other end, since another test may already reuse a closed descriptor.
+        // Checked at the other end: another test may reuse a closed descriptor.
         func pair() throws -> (end: Int32, other: Int32) {
             var ends: [Int32] = [-1, -1]
             let type = Int32(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue)
@@ -107,7 +107,7 @@ struct PosixTests {
             let copied = copy.withUnsafeMutableBytes { buffer.copy(from: 0, to: $0) }
             #expect(copied == filled)
             #expect(copy == Array(repeating: 7, count: filled) + copy[filled...])
-            // Released pages read as zeroes; pages that also contain content stay.
+            // Released pages read as zeroes; pages with content stay.
             let kept = min(buffer.capacity, (filled + 4095) / 4096 * 4096)
             buffer.fill { free in
                 #expect(free[(kept - filled)...].allSatisfy { $0 == 0 })

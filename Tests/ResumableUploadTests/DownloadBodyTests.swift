@@ -1,4 +1,4 @@
-// Tests the body of a download: order, back pressure, interruptions and every way to end it.
+// A download's body: order, back pressure, interruptions and every end.
 
 import Foundation
 import HTTPTypes
@@ -12,7 +12,7 @@ import Testing
 struct DownloadBodyTests {
     private static let names = [#"ETag: "v1""#, "Content-Type: text/csv"]
 
-    /// A server that interrupts its first response.
+    /// Interrupts its first response.
     private func origin(_ bytes: [UInt8], cut: Int? = nil) throws -> DownloadOrigin {
         try DownloadOrigin { asked in
             asked.range == nil
@@ -69,7 +69,7 @@ struct DownloadBodyTests {
 
     @Test("unread content is not fetched")
     func backPressure() async throws {
-        // Much more than the buffers of both sockets.
+        // Much more than both sockets' buffers.
         let bytes = [UInt8](repeating: 5, count: 64 << 20)
         let origin = try origin(bytes)
         let iterator = download(origin.url).body.makeAsyncIterator()
@@ -199,7 +199,6 @@ struct DownloadBodyTests {
         try await comesTrue("no thread is left") { Self.threads("transfer") == 0 }
     }
 
-    /// The threads of this process with the given name.
     private static func threads(_ name: String) -> Int {
         let folder = "/proc/self/task"
         let ids = (try? FileManager.default.contentsOfDirectory(atPath: folder)) ?? []

@@ -1,4 +1,4 @@
-// A download server that sends each response as the test orders: correct, wrong or interrupted.
+// A download server with one resource, whose responses are correct, wrong or interrupted, as the test orders.
 
 import Foundation
 import HTTPTypes
@@ -7,24 +7,23 @@ import SpoolgateTestSupport
 
 @testable import ResumableUpload
 
-/// A server with one resource.
 final class DownloadOrigin: Sendable {
     struct Reply: Sendable {
         var status = "200 OK"
         var fields: [String] = []
         var content: [UInt8]
-        /// The number of content bytes after which the connection closes; nil to send everything.
+        /// The content bytes after which the connection closes; nil: never.
         var cut: Int?
-        /// Whether it then waits until the client closes the connection.
+        /// Whether it then waits for the client to close.
         var stalls = false
-        /// Whether it sends `Content-Length`; otherwise the content is chunked.
+        /// Whether it sends `Content-Length` instead of chunks.
         var hasLength = true
 
         static func whole(_ content: [UInt8], _ fields: [String], cut: Int? = nil) -> Reply {
             Reply(fields: fields, content: content, cut: cut)
         }
 
-        /// A correct part of a representation, from `start` on.
+        /// A correct part, from `start` on.
         static func part(_ content: [UInt8], from start: Int, _ fields: [String]) -> Reply {
             let range = "Content-Range: bytes \(start)-\(content.count - 1)/\(content.count)"
             return Reply(
@@ -34,7 +33,7 @@ final class DownloadOrigin: Sendable {
             )
         }
 
-        /// The same response with another `Content-Range`; nil removes it.
+        /// The same with another `Content-Range`; nil removes it.
         func ranging(_ value: String?) -> Reply {
             var other = self
             other.fields.removeAll { $0.hasPrefix("Content-Range: ") }
@@ -47,7 +46,7 @@ final class DownloadOrigin: Sendable {
         var number: Int
         var range: String?
         var condition: String?
-        /// The first offset of the range; 0 without a range.
+        /// The range's first offset; 0 without a range.
         var start: Int { range.flatMap { Int($0.dropFirst(6).dropLast()) } ?? 0 }
     }
 
@@ -136,7 +135,6 @@ struct DownloadOutcome {
 }
 
 extension ScratchDirectory {
-    /// The content of a file in the directory; nil if the file is missing.
     func content(_ name: String) -> [UInt8]? {
         FileManager.default.contents(atPath: file(name)).map { Array($0) }
     }

@@ -1,4 +1,4 @@
-// Tests that parts are never combined wrongly: without a strong validator, or if they do not match.
+// Parts without a strong validator, or that do not match, are never combined.
 
 import Foundation
 import HTTPTypes
@@ -17,7 +17,7 @@ struct DownloadPartTests {
     private static let old = pattern(300_000)
     private static let new = Array(pattern(300_000).reversed())
 
-    /// A server that has another representation after its first response.
+    /// Has another representation after its first response.
     private func changingOrigin(_ fields: [String], cut: Int = 50_000) throws -> DownloadOrigin {
         try DownloadOrigin { asked in
             if asked.number == 0 { return .whole(Self.old, fields, cut: cut) }
@@ -139,7 +139,6 @@ struct DownloadPartTests {
     private static let zeros = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
     private static let ones = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="
 
-    /// A part that does not match the beginning.
     struct Wrong: Sendable, CustomTestStringConvertible {
         var testDescription: String
         fileprivate var reply: @Sendable (_ start: Int) -> DownloadOrigin.Reply

@@ -1,4 +1,4 @@
-// Tests the destinations of downloads: files in use, files left by another download, devices and FIFOs.
+// Destinations of downloads: files in use or left by another download, devices and FIFOs.
 
 import Foundation
 import HTTPTypes
@@ -17,7 +17,7 @@ struct DownloadPlaceTests {
         let bytes = pattern(300_000)
         let isFree = Monitor(false)
         let origin = try DownloadOrigin { asked in
-            // All requests except the first wait until the other downloads have been refused.
+            // All but the first wait until the other downloads are refused.
             let isFirst = asked.number == 0
             if !isFirst { _ = isFree.wait(until: .after(.seconds(60))) { $0 ? true : nil } }
             return isFirst
@@ -214,7 +214,7 @@ struct DownloadPlaceTests {
         let origin = try DownloadOrigin { _ in .whole(pattern(300_000), Self.names) }
         let directory = try ScratchDirectory()
         let path = directory.file("full")
-        // A link, so that a download that replaces it does not harm the machine.
+        // A link: replacing it does not harm the machine.
         try FileManager.default.createSymbolicLink(atPath: path, withDestinationPath: "/dev/full")
         let outcome = DownloadOutcome(origin.url, to: .file(path))
         #expect(outcome.error?.kind == .unreadable)

@@ -1,4 +1,4 @@
-// Tests downloads from a server that sends parts, interrupts responses and changes its representation.
+// Downloads from a server that sends parts, interrupts responses and changes its representation.
 
 import Foundation
 import HTTPTypes
@@ -12,10 +12,10 @@ private final class Shelf: Sendable {
     struct State {
         var bytes: [UInt8]
         var validator: String
-        /// The number of content bytes after which each response is interrupted; empty for no more interruptions.
+        /// The content bytes after which each response is interrupted; then none is.
         var cuts: [Int]
         var ranges: [String?] = []
-        /// The value of `Repr-Digest` with 200, and with 206; nil for none.
+        /// `Repr-Digest` with 200 and with 206; nil: none.
         var digest: String?
         var partDigest: String?
     }
@@ -46,7 +46,7 @@ private final class Shelf: Sendable {
                 }
                 let content = isPart ? Array(now.bytes[start...]) : now.bytes
                 let name = now.validator.hasPrefix("\"") ? "ETag" : "Last-Modified"
-                // This date makes a `Last-Modified` strong: it is at least a minute later.
+                // At least a minute later, which makes `Last-Modified` strong.
                 var head =
                     "HTTP/1.1 \(isPart ? "206 Part" : "200 OK")\r\n\(name): \(now.validator)\r\n"
                     + "Date: Sun, 22 Nov 2026 17:00:00 GMT\r\n"
@@ -137,7 +137,7 @@ struct DownloadTests {
 
     @Test("paused, and resumed from the token's text in another run")
     func resumed() async throws {
-        // More than the burst that a rate limit allows.
+        // More than a rate limit's burst.
         let random = try FileHandle(forReadingFrom: URL(filePath: "/dev/urandom"))
         let bytes = [UInt8](try random.read(upToCount: 24_000_000) ?? Data())
         let shelf = try Shelf(bytes, "\"v1\"")
@@ -160,7 +160,7 @@ struct DownloadTests {
 
     // MARK: Digests
 
-    /// The digest of the bytes, computed by openssl.
+    /// Computed by openssl.
     private static func digest(_ bytes: [UInt8], of function: String = "sha256") throws -> String {
         let process = Process()
         process.executableURL = URL(filePath: "/usr/bin/openssl")

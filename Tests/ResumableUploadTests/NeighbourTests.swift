@@ -1,4 +1,4 @@
-// Tests transfers to a server that fails at their start or in the middle: they continue once it works again.
+// Transfers to a server that fails at their start or in the middle continue once it works again.
 
 import Foundation
 import HTTPTypes
@@ -10,15 +10,14 @@ import Testing
 
 @Suite("A failing server")
 struct NeighbourTests {
-    /// All failures except the one that starts a 201, because that is a response.
+    /// Without the one that starts a 201, which is a response.
     private static let troubles = BadNeighbour.Trouble.failures.filter { $0 != .closesInAnswer }
 
     private var options: Upload.Options {
         var options = quickOptions()
         options.connection.stall = .seconds(1)
         options.connection.answerTimeout = .seconds(1)
-        // On a busy machine each failure may cost several attempts with doubling pauses; only the test's deadlines
-        // apply.
+        // On a busy machine a failure may cost several attempts with doubling pauses.
         options.connection.retryFor = .seconds(3600)
         return options
     }
@@ -83,7 +82,7 @@ struct NeighbourTests {
         let held = Monitor(0)
         let gate = Gate()
         let server = try UploadOrigin(react: { request in
-            // The first two requests with content get their response too late.
+            // The first two with content get a late response.
             guard ["POST", "PATCH"].contains(request.method), held.update({ $0 < 2 }) else {
                 return .serve
             }

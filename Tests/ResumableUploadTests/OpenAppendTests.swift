@@ -1,4 +1,4 @@
-// Tests streams that are sent by one append of unknown length while the server reports received content.
+// Streams sent by one append of unknown length while the server reports received content.
 
 import Foundation
 import HTTPTypes
@@ -10,7 +10,7 @@ import Testing
 
 @Suite("Open appends")
 struct OpenAppendTests {
-    /// A stream in pieces of 8 KiB that waits after its first `head` bytes until the gate opens.
+    /// In pieces of 8 KiB; waits after `head` bytes until the gate opens.
     private func stream(_ bytes: [UInt8], stopsAfter head: Int, _ gate: Gate) -> Upload.Body {
         let given = Monitor(0)
         return .stream(

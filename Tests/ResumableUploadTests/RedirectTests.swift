@@ -1,5 +1,4 @@
-// Tests responses that must not be mistaken for a success: redirects, and successes from another server than the
-// upload's.
+// Responses that must not be taken for success: redirects, and another server's successes.
 
 import Foundation
 import HTTPTypes
@@ -17,7 +16,7 @@ struct RedirectTests {
 
     private static func codes() -> [Int] { Array(300...308) + [399] }
 
-    /// Whether a response with this status to a whole body is the application's.
+    /// Whether this response to a whole body is the application's.
     private func isAnswer(_ status: Int, _ method: HTTPRequest.Method, isTarget: Bool) -> Bool {
         switch status {
         case 302: method == .post

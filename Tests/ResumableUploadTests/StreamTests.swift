@@ -1,4 +1,4 @@
-// Tests streams as bodies: the bytes kept in memory, skipped bytes, and the end of a stream.
+// Streams as bodies: the bytes kept in memory, skipped bytes, and the end.
 
 import Foundation
 import HTTPTypes
@@ -27,7 +27,7 @@ struct StreamTests {
         }
         let url = origin.base + "/f"
         let sending = Task { await upload(.stream(stream), to: url, quickOptions()).result }
-        // The window has space for thirteen pieces (128 KiB), and one more waits.
+        // The window holds thirteen pieces (128 KiB), and one more waits.
         try await comesTrue("the window is full") { made.update { $0 } == 14 }
         gate.open()
         let outcome = await sending.value

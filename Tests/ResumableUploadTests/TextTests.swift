@@ -1,4 +1,4 @@
-// Tests the text of tokens, URLs and their references, and the table of responses.
+// The text of tokens, URLs and their references, and the table of responses.
 
 import Foundation
 import HTTPTypes

@@ -1,4 +1,4 @@
-// Tests the common part of all transfers: events, errors and sessions.
+// The common part of all transfers: events, errors and sessions.
 
 import Foundation
 import HTTPTypes
@@ -156,7 +156,7 @@ struct TransferTests {
         var runs = [start(0)]
         try await comesTrue("the first is in progress") { origin.origin.connectionCount == 1 }
         runs += (1..<40).map(start)
-        // A waiting upload ends at once. A pause has no effect before the run begins, so it is repeated until then.
+        // A waiting upload ends at once. A pause before the run has no effect, so it is repeated.
         let pauses = Task {
             while !Task.isCancelled {
                 _ = await uploads[20].pause()
@@ -166,7 +166,7 @@ struct TransferTests {
         let error = await #expect(throws: TransferError.self) { try await runs[20].value }
         pauses.cancel()
         #expect(error?.kind == .paused)
-        // A pause during the end of a run does not affect the next run.
+        // A pause at a run's end does not affect the next run.
         _ = await pauses.result
         runs[30].cancel()
         await #expect(throws: CancellationError.self) { try await runs[30].value }

@@ -1,23 +1,22 @@
-// A server of resumable uploads that reacts as the test orders. It implements the protocol as far as clients use it,
-// and shares no code with the library.
+// A server of resumable uploads that reacts as the test orders. It implements the part that clients use, and shares no
+// code with the library.
 
 import Foundation
 import SpoolgatePosix
 import SpoolgateTestSupport
 
 final class UploadOrigin: Sendable {
-    /// The reaction to one request.
     enum Reaction: Sendable {
         case serve
         /// Sends this response after the content.
         case answer(String, [String] = [], content: String = "")
-        /// Keeps this many bytes of content, then closes the connection.
+        /// Keeps this many content bytes, then closes the connection.
         case cut(after: Int)
-        /// Processes the request, but closes the connection instead of responding.
+        /// Processes the request, then closes without a response.
         case loseAnswer
     }
 
-    /// One upload, or the content of an ordinary request.
+    /// One upload, or an ordinary request's content.
     struct Stored: Sendable {
         var bytes: [UInt8] = []
         var isComplete = false
@@ -34,19 +33,12 @@ final class UploadOrigin: Sendable {
     var base: String { origin.base }
     /// The complete contents received, in order.
     var taken: [[UInt8]] { state.update { $0.taken } }
-    /// The requests as `METHOD /target`, in order.
+    /// As `METHOD /target`.
     var asked: [String] { origin.requests.map { "\($0.method) \($0.target)" } }
-    /// The requests that arrived completely.
+    /// The complete requests.
     var requests: [LoopbackOrigin.Request] { origin.requests }
 
-    /// Starts the server.
-    ///
-    /// - Parameters:
-    ///   - interim: whether it sends 104.
-    ///   - reporting: the offset below which it reports after each part of an append's content; 0 for no reports.
-    ///   - limit: a value of `Upload-Limit`.
-    ///   - react: returns the reaction to each request, by its number from 0 on and its head.
-    /// - Throws: `SystemError` if no port is available.
+    /// With `interim` it sends 104; below the offset `reporting`, it reports after each part of an append's content.
     init(
         interim: Bool = true,
         reporting: Int = 0,

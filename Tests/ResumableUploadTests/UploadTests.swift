@@ -1,5 +1,5 @@
-// Tests uploads to a server that reacts as ordered: interruptions, lost responses, refusals, and forbidden actions of a
-// client.
+// Uploads to a server that reacts as ordered: interruptions, lost responses, refusals, and actions forbidden to
+// clients.
 
 import Foundation
 import HTTPTypes
@@ -14,7 +14,7 @@ func pattern(_ count: Int) -> [UInt8] {
     (0..<count).map { UInt8(truncatingIfNeeded: $0 ^ ($0 >> 8) ^ ($0 >> 15)) }
 }
 
-/// Options for a local server, with immediate retries.
+/// Options with immediate retries.
 func quickOptions(_ creation: Upload.Options.Creation = .careful) -> Upload.Options {
     var options = Upload.Options()
     options.creation = creation
@@ -37,7 +37,7 @@ func upload(
     let upload =
         token.map { Upload.resume(from: $0, body: body, options: options, onEvent: take) }
         ?? Upload(body, to: url, options: options, onEvent: take)
-    // Not `perform`, because a test runs on one of the few threads that tasks share.
+    // Not `perform`: a test runs on one of the few threads that tasks share.
     do {
         let answer = try await upload.run()
         return (.success(answer), events.update { $0 })
@@ -359,7 +359,7 @@ struct UploadTests {
         #expect(busy.asked.count == 1)
     }
 
-    /// The expected repetition of a request with the whole body after this first response.
+    /// The expected repetition of a whole-body request after this first response.
     struct Repetition: Sendable, CustomTestStringConvertible {
         var status: Int
         /// Whether the response is the gateway's, and whether it requests another attempt.

@@ -1,4 +1,4 @@
-// Tests bodies that a program writes, and bodies from any collection of bytes.
+// Bodies that a program writes, and bodies from any collection of bytes.
 
 import Foundation
 import HTTPTypes
@@ -62,8 +62,7 @@ struct WriterTests {
             }
             writer.finish()
         }
-        // The window has space for thirteen pieces (128 KiB) and the buffer for seven; up to seven more are between the
-        // two.
+        // The window holds thirteen pieces (128 KiB) and the buffer seven; up to seven more are in between.
         try await comesTrue("the window is full") { written.update { $0 } >= 20 }
         #expect(written.update { $0 } <= 27)
         gate.open()

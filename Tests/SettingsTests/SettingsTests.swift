@@ -1,4 +1,4 @@
-// Settings in an operator's file: accepted values, and the place and message of each error.
+// The settings file: accepted values, and each error's place and message.
 
 import Foundation
 import HTTPTypes
@@ -11,7 +11,6 @@ import Testing
 @testable import SpoolgateSettings
 
 @Suite struct SettingsTests {
-    /// The defaults of a file that names no upstream.
     static var withoutUpstream: Settings {
         var settings = Settings()
         settings.routes["default"]?.upstream.targets = []

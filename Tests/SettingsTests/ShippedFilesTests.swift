@@ -1,6 +1,4 @@
-// The shipped files agree with the program: settings, their manual page, the log's manual page.
-//
-// Files are compared as text, so that neither side can drift; deploy/check.sh checks the form of the pages.
+// The shipped files agree with the program: settings and manual pages, compared as text.
 
 import Foundation
 import SpoolgatePosix
@@ -26,18 +24,17 @@ import Testing
 
     // MARK: The example settings
 
-    /// One setting of the example.
     private struct Example {
         var value: String
         var isCommented: Bool
     }
 
-    /// The example's settings by dotted key, including commented ones.
+    /// By dotted key, including commented ones.
     private static func examples() throws -> [String: Example] {
         var examples: [String: Example] = [:]
         var path: [(indentation: Int, key: Substring)] = []
         for line in try text("deploy/spoolgate.yaml").split(separator: "\n") {
-            // A `#` with a space after it is prose, or a key within a commented section.
+            // A `#` and a space begin prose, or a key within a commented section.
             guard
                 let match = line.wholeMatch(
                     of: /( *)(#?)( *)([a-z][a-z0-9-]*):(?: +(\S+))?(?: +#.*)?/
@@ -178,7 +175,6 @@ import Testing
 
     // MARK: The page of the log
 
-    /// A log line: its level and its keys.
     private struct Line: Equatable {
         var level: String
         var keys: Set<String>

@@ -1,4 +1,4 @@
-// Settings from environment variables: their effect, their precedence over the file, and errors.
+// Settings from environment variables: effect, precedence over the file, and errors.
 
 import Foundation
 import SpoolgateUpstream
@@ -8,7 +8,7 @@ import Testing
 
 @Suite("Settings from the environment")
 struct VariableTests {
-    /// A value of each variable that is not the default, and an invalid one.
+    /// A non-default and an invalid value of each variable.
     private static let values: [String: (right: String, wrong: String)] = [
         "SPOOLGATE_UPSTREAM": ("[http://a:1, \"unix:/b\"]", "ftp://a"),
         "SPOOLGATE_ANONYMOUS": ("refuse", "perhaps"),
@@ -30,7 +30,7 @@ struct VariableTests {
         "SPOOLGATE_EVENTS_TO": ("journal", "events.log"),
     ]
 
-    /// The settings from these variables and, if there is one, the text of a file.
+    /// The settings from these variables and a file's text, if any.
     private static func settings(
         _ variables: [String: String],
         beside text: String? = nil
@@ -42,7 +42,7 @@ struct VariableTests {
         return try Settings.load(path) { variables[$0] }
     }
 
-    /// The error for invalid variables, without the path of the file.
+    /// The error, without the file's path.
     private static func fault(_ variables: [String: String], beside text: String? = nil) -> String {
         do {
             return "taken: \(try settings(variables, beside: text))"

@@ -1,4 +1,4 @@
-// Invalid settings, each with the exact position and message of its error.
+// Invalid settings, each with its error's exact position and message.
 
 extension SettingsTests {
     static let wrongTexts = wrongKeys + wrongValues + wrongForms + wrongFields + wrongYAML

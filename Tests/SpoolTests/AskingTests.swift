@@ -1,6 +1,4 @@
-// Release requests for uploads that another process has locked.
-//
-// A second `Spool` on the same directory stands for another process, as in HoldingTests.
+// Release requests for uploads that another process has locked; a second `Spool` stands for it, as in HoldingTests.
 
 import SpoolgatePosix
 import SpoolgateTestSupport
@@ -22,7 +20,7 @@ struct AskingTests {
         theirs = try directory.open()
     }
 
-    /// Locks in `mine` on a thread; the monitor receives the state of the upload.
+    /// Locks in `mine` on a thread; the monitor receives the upload's state.
     private func attach(
         admits: @escaping @Sendable (UploadCreation) -> Bool = { _ in true },
         until deadline: Deadline = .after(.seconds(300))

@@ -12,14 +12,14 @@ struct ClockMarkTests {
     private static let day: Int64 = 86_400
     private static let start: Int64 = 1_800_000_000
 
-    /// A mark that has been updated for a long time.
+    /// A mark updated for a long time.
     private static var settled: ClockMark {
         var mark = ClockMark(boot: "a", uptime: 100, wall: WallTime(seconds: start - 2 * day))
         mark.look(boot: "a", uptime: 100 + 2 * day, wall: WallTime(seconds: start))
         return mark
     }
 
-    /// Updates the mark after `seconds`, with a clock that is wrong by `error`.
+    /// Updates the mark after `seconds`; the clock is wrong by `error`.
     private func look(
         _ mark: inout ClockMark,
         after seconds: Int64,
@@ -178,6 +178,6 @@ struct ClockMarkTests {
 }
 
 extension Disk.Call {
-    /// The calls that write a mark, in order.
+    /// The calls that write a mark.
     fileprivate static let ofNote: [Disk.Call] = [.create, .write, .sync, .rename]
 }

@@ -141,7 +141,7 @@ struct FiguresTests {
         try upload.append("ten bytes.")
         let before = Disk.syncTimes.cumulated.last ?? 0
         try upload.sync()
-        // Other tests may sync concurrently, so the count can be higher.
+        // Other tests may sync concurrently.
         #expect(Disk.syncTimes.cumulated.last ?? 0 >= before + 3)
         upload.unlock()
     }

@@ -1,7 +1,7 @@
-// Locks on uploads, by threads of one process and, with the kernel's locks, by other processes.
+// Locks on uploads, by threads and, with the kernel's locks, by other processes.
 //
-// A second `Spool` on the same directory stands for another process: it has its own table of locks, and open file
-// description locks exclude open files, not processes.
+// A second `Spool` stands for another process: it has its own table of locks, and open file description locks exclude
+// open files, not processes.
 
 import SpoolgatePosix
 import SpoolgateTestSupport

@@ -17,7 +17,7 @@ struct UnverifiedTests {
 
     init() throws { spool = try directory.open(scripted.disk) }
 
-    /// An upload with the durable content `known` and unverified content after it.
+    /// Durable content `known`, then unverified content.
     private func unverified() throws -> Upload {
         let upload = try spool.create(creation, requestRelease: {})
         try upload.append("known")
@@ -138,7 +138,7 @@ struct CompletionTests {
             upload.unlock()
             #expect(try again().completion() == fields(size))
         }
-        // Each is in blocks of its own, because the content is durable.
+        // Each has its own blocks, because the content is durable.
         #expect(try size() - before < 4 * 4096)
     }
 

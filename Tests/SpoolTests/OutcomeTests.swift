@@ -1,6 +1,4 @@
 // Complete uploads that are not delivered, and the operator's commands for them.
-//
-// StateTableTests covers the states after a crash, FaultTests faults at every call.
 
 import HTTPTypes
 import SpoolgatePosix
@@ -149,7 +147,7 @@ struct OutcomeTests {
             #expect(found.state.phase == .deferred)
             #expect(found.nextAttempt == WallTime(seconds: 2_000_000_000))
             #expect((found.holdCause, try found.response()) == (nil, nil))
-            // After a crash now, the state must be that of an interrupted attempt, without the old response.
+            // A crash now must leave an interrupted attempt, without the old response.
             try found.beginAttempt()
             found.unlock()
             #expect(try spool.lock(id)?.holdCause == .indeterminate)

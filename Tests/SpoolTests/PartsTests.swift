@@ -1,4 +1,4 @@
-// Uploads concatenated from other uploads: the copied bytes, and the effect of a full disk.
+// Uploads concatenated from others: the copied bytes, and a full disk.
 
 import Glibc
 import SpoolgatePosix
@@ -12,7 +12,7 @@ import Testing
 struct PartsTests {
     private let directory = TemporarySpool()
 
-    /// A disk that copies `step` bytes at a time, and none after `room` bytes.
+    /// Copies `step` bytes at a time, and none after `room`.
     private func disk(step: Int, room: Int = .max) -> Disk {
         let left = Mutex(room)
         return Disk { call, subject throws(SystemError) in

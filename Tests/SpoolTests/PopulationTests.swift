@@ -1,4 +1,4 @@
-// The limits on the number of uploads, in all and per client, and their update after a removal.
+// The limits on uploads, in all and per client, and their update after a removal.
 
 import Foundation
 import SpoolgatePosix
@@ -35,7 +35,7 @@ struct PopulationTests {
             bound { _ = try spool.create(.sample(owner: "a"), requestRelease: {}) } == .ofClient(2)
         )
         #expect(try spool.summaries().count == 2)
-        // The limit of another client is separate.
+        // Another client's limit is separate.
         #expect(bound { _ = try spool.create(.sample(owner: "b"), requestRelease: {}) } == nil)
         try mine[0].append("x")
         try mine[0].beginAttempt()

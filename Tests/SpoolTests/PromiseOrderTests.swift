@@ -1,6 +1,4 @@
-// The order of the disk calls that make content durable, and the effect of a failure among them.
-//
-// FaultTests covers faults at every call, and power failures.
+// The order of the disk calls that make content durable, and a failure among them.
 
 import SpoolgatePosix
 import SpoolgateUploadProtocol
@@ -123,7 +121,7 @@ struct PromiseOrderTests {
         #expect(scripted.places == ["sync data", "write record", "sync record"])
     }
 
-    /// Content that could not be made durable is received again from the beginning.
+    /// The content is received again from the start.
     private func expectReceivedAgain(_ id: UploadID, in spool: Spool) throws {
         let again = try #require(try spool.lock(id))
         #expect(again.state == UploadState(offset: 0, length: 7))

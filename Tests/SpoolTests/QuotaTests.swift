@@ -1,4 +1,4 @@
-// The quota: the counted bytes, the refusals, and the update after a removal.
+// The quota: counted bytes, refusals, and the update after a removal.
 
 import Foundation
 import Glibc
@@ -35,7 +35,7 @@ struct QuotaTests {
         #expect(try spool.summaries().isEmpty)
         let upload = try spool.create(.sample(), length: 10, expecting: 10, requestRelease: {})
         try upload.append("ten bytes.")
-        // The spool is full, so content of unknown length is refused as well.
+        // A full spool also refuses content of unknown length.
         #expect(throws: overQuota(0, used: 10)) {
             try spool.create(.sample(), requestRelease: {})
         }
@@ -174,7 +174,7 @@ struct QuotaTests {
             let purger = try Spool(existing: directory.path)
             let summary = try #require(try purger.summaries().first)
             #expect(try purger.remove(creation.id, ifUnchangedSince: summary))
-            // The count is repeated, but at a limited rate.
+            // Recounts are rate-limited.
             let deadline = Deadline.after(.seconds(300))
             var made: Upload?
             while made == nil, !deadline.hasPassed {
@@ -256,7 +256,7 @@ struct QuotaTests {
         #expect(spool.figures.bytes == records + 50_000)
         try upload.content.lendMore(upTo: 50_000)
         #expect(upload.content.lent == 110_000)
-        // A count that finds more than was reported is corrected by the next one.
+        // A count above the reported bytes is corrected by the next one.
         spool.recount(isDue: true)
         close(file)
         #expect(try upload.takeBack(60_000, until: .after(.seconds(60))))
@@ -292,7 +292,7 @@ struct QuotaTests {
         let directory = TemporarySpool()
         let spool = try directory.open()
         let free = try spool.space().freeBytes
-        // The figures are far apart, since other processes may write to the file system.
+        // Far apart: other processes may write to the file system.
         spool.setReserve(free - (1 << 30))
         var loans: Int64 = 0
         while loans < 2 << 30, let loan = try? spool.room.lend(upTo: 64 << 20) { loans += loan }

@@ -141,7 +141,7 @@ struct RecordTests {
             var changed = text
             changed[index] ^= 0x20
             #expect(throws: UnreadableRecord.self, "byte \(index)") {
-                // Nil: the damage made the text end early, which is an error in a whole file.
+                // Nil: the text ends early, an error in a whole file.
                 if try UploadCreation.read(recordText: changed[...], of: id) == nil {
                     throw UnreadableRecord(reason: "cut off")
                 }

@@ -1,4 +1,4 @@
-// Recovery after a crash or a power failure, by a walk or by the next request, on disks that fail.
+// Recovery after a crash or power failure, by a walk or the next request, on failing disks.
 
 import Foundation
 import SpoolgatePosix
@@ -9,7 +9,7 @@ import Testing
 
 @Suite("Recovery")
 struct RecoveryTests {
-    /// An upload whose first part is durable, with more content after it.
+    /// An upload with a durable first part and more content.
     private func upload(
         in directory: TemporarySpool,
         _ id: UploadID = .random(),
@@ -54,7 +54,7 @@ struct RecoveryTests {
     func comesBack() throws {
         let directory = TemporarySpool()
         let id = try upload(in: directory, attempt: true)
-        // As a command that only reads, or an older program, which repairs nothing.
+        // Like a reading command or an older program, which repair nothing.
         let other = try directory.open()
         let files = try #require(try other.openUnused(id))
         let spool = try directory.open()
@@ -90,7 +90,7 @@ struct RecoveryTests {
         try upload.postpone(reason: nil, .queue(WallTime(seconds: 5)))
         try upload.sync()
         upload.unlock()
-        // btrfs: the record is durable, but the name that was created before it is not.
+        // btrfs: the record is durable, its earlier name is not.
         let name = QueueName(WallTime(seconds: 5), creation.id).text
         try FileManager.default.removeItem(atPath: "\(directory.path)/queue/\(name)")
         directory.cutPower()
@@ -117,7 +117,7 @@ struct RecoveryTests {
         let upload = try #require(try spool.lock(id))
         #expect(upload.state.offset == 8)
         try upload.append(", again")
-        // As after a crash: this content was not made durable.
+        // As after a crash: this content is not durable.
         upload.files.close()
         #expect(try offset(id, directory.open()) == 15)
     }
@@ -207,7 +207,7 @@ struct RecoveryTests {
             command.wake()
             #expect(daemons.allSatisfy { $0.isWoken() })
             #expect(daemons.allSatisfy { !$0.isWoken() })
-            // Twice between two checks: a disk may give the second file the inode number of the previous one.
+            // Twice between two checks: the second file may get the first one's inode number.
             command.wake()
             command.wake()
             #expect(daemons.allSatisfy { $0.isWoken() })

@@ -1,7 +1,6 @@
-// A disk that records its calls and refuses those that a test names.
+// A disk that records its calls and does not make those that a test refuses, like a full or failing one.
 //
-// A refused call is not made, as on a full or failing disk. FaultTests covers faults at the nth call and power
-// failures.
+// FaultTests covers faults at the nth call and power failures.
 
 import SpoolgatePosix
 import Synchronization
@@ -11,7 +10,7 @@ import Synchronization
 final class ScriptedDisk: Sendable {
     private struct State {
         var calls: [(call: Disk.Call, subject: String)] = []
-        /// The number of calls before every call fails; nil: unlimited.
+        /// The calls left before all fail; nil: unlimited.
         var callsLeft: Int?
         var rules: [(call: Disk.Call, part: String, errno: Int32, times: Int)] = []
     }
@@ -41,12 +40,12 @@ final class ScriptedDisk: Sendable {
 
     func forget() { state.withLock { $0.calls = [] } }
 
-    /// Refuses the next `times` of these calls on paths that contain `part`.
+    /// Refuses the next `times` calls on paths that contain `part`.
     func refuse(_ call: Disk.Call, on part: String = "", errno: Int32, times: Int = .max) {
         state.withLock { $0.rules.append((call, part, errno, times)) }
     }
 
-    /// Makes `count` more calls and refuses all others, as if the process had crashed.
+    /// Makes `count` more calls, then none, as in a crash.
     func die(after count: Int) { state.withLock { $0.callsLeft = count } }
 
     func allow() {

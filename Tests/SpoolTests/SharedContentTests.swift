@@ -1,5 +1,5 @@
-// Content whose file has other hard links: dropped or handed over, it stays unchanged, whatever happens to the
-// upload after a power failure.
+// Content with other hard links, dropped or handed over, stays unchanged, whatever happens to the upload after a power
+// failure.
 
 import Foundation
 import SpoolgatePosix
@@ -13,7 +13,7 @@ struct SharedContentTests {
     private let directory = TemporarySpool()
     private var drop: String { "\(directory.path).drop" }
 
-    /// An upload whose first `promised` bytes are durable and whose `content` was dropped before a power failure.
+    /// An upload with `promised` durable bytes, whose `content` was dropped before a power failure.
     private func dropped(_ content: String, promised: Int) throws -> UploadID {
         let upload = try directory.open().create(.sample(), requestRelease: {})
         try upload.append(String(content.prefix(promised)))

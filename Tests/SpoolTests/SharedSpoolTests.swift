@@ -1,4 +1,4 @@
-// A spool that several hosts share: the trust between nodes, and the end of a fenced process.
+// A spool that several hosts share: trust between nodes, and the end of a fenced process.
 
 import Foundation
 import SpoolgatePosix
@@ -11,7 +11,6 @@ import Testing
 struct SharedSpoolTests {
     private let directory = TemporarySpool()
 
-    /// The daemon of one node.
     private struct Daemon {
         let spool: Spool
         let disk = ScriptedDisk()
@@ -44,7 +43,7 @@ struct SharedSpoolTests {
         try upload.append("first ")
         upload.unlock()
         try one.create(empty, requestRelease: {}).unlock()
-        // The walk leaves the uploads of a running node alone.
+        // The walk leaves a running node's uploads alone.
         _ = two.recover()
         #expect(try two.lock(empty.id)?.state.offset == 0)
         let next = try #require(try two.lock(full.id))
@@ -137,7 +136,7 @@ struct SharedSpoolTests {
         #expect(throws: SpoolError.self) { try its.sync() }
     }
 
-    /// Runs `body` on a thread that is subject to file permissions, even if the tests run as root.
+    /// Runs `body` on a thread subject to file permissions, even as root.
     private func withoutPrivileges(_ body: @escaping @Sendable () -> Void) throws {
         let isOver = Monitor(false)
         // Glibc's module does not declare it.
@@ -159,7 +158,7 @@ struct SharedSpoolTests {
         try upload.append("content")
         upload.unlock()
         let (spool, id) = (one.spool, upload.id)
-        // All users may traverse the directories; the record and the content are unreadable.
+        // All users may traverse the directories; record and content are unreadable.
         for path in try #require(FileManager.default.subpaths(atPath: directory.path)) {
             let place = "\(directory.path)/\(path)"
             let isDirectory = try URL(fileURLWithPath: place).resourceValues(
@@ -179,9 +178,7 @@ struct SharedSpoolTests {
         chmod(directory.path, 0o755)
     }
 
-    /// Truncates the record or the content of an upload, as if its size were not known yet.
-    ///
-    /// - Returns: a function that gives the file its content back.
+    /// Truncates an upload's record or content, as if its size were not known yet; the result restores it.
     private func shorten(_ id: UploadID, suffix: String) throws -> @Sendable () -> Void {
         let paths = try #require(FileManager.default.subpaths(atPath: directory.path))
         let path = try #require(

@@ -1,5 +1,4 @@
-// The choice of slots: a power failure may destroy every block that is being written, and must leave the last
-// durable state.
+// The choice of slots: a power failure that destroys every block being written must leave the last durable state.
 
 import Foundation
 import SpoolgatePosix

@@ -80,7 +80,7 @@ struct SpoolTests {
             let faults = Mutex<[String]>([])
             let path = directory.path
             DispatchQueue.concurrentPerform(iterations: 4) { number in
-                // With different delays, so that they meet at every step.
+                // Different delays, so that they meet at every step.
                 for _ in 0..<number * round { _ = access(path, F_OK) }
                 do { _ = try Spool(directory: path, reserve: 0, writer: "boot") } catch {
                     faults.withLock { $0.append("\(error)") }

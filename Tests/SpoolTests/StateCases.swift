@@ -1,4 +1,4 @@
-// The cases of the state table: how each state of spoolgate-spool(5) is created.
+// How each state of spoolgate-spool(5) is created.
 //
 // Invariant: a case leaves exactly the files that its row names.
 
@@ -11,7 +11,7 @@ import Testing
 
 @testable import SpoolgateSpool
 
-/// Creates states with a process that crashes at their beginning, and then by hand.
+/// Creates states by a process that crashes at their beginning, then by hand.
 final class StateMaker {
     let directory: TemporarySpool
     let id = UploadID.random()
@@ -30,13 +30,13 @@ final class StateMaker {
 
     typealias Make = @Sendable (StateMaker) throws -> Void
 
-    /// Refuses further calls and releases the upload, as if the process had crashed.
+    /// Refuses further calls and releases the upload, like a crash.
     func die() {
         disk.die(after: 0)
         upload = nil
     }
 
-    /// An upload that is being received; its content is in a file unless it is `inMemory`.
+    /// An upload being received, with content in a file unless it is `inMemory`.
     @discardableResult
     func incoming(
         _ content: String = content,
@@ -74,7 +74,7 @@ final class StateMaker {
         die()
     }
 
-    /// A process that crashes once its state says that the upload is in `hold`.
+    /// Crashes once the state says that the upload is in `hold`.
     func beginHold(_ upload: Upload) {
         // The name, its directory and the state.
         disk.die(after: 3)
@@ -102,7 +102,6 @@ final class StateMaker {
 }
 
 extension StateMaker {
-    /// The cases by their names on the page.
     static let cases = received.merging(whole) { first, _ in first }
         .merging(damaged) { first, _ in first }
 
@@ -263,7 +262,7 @@ extension StateMaker {
         "record-newer": { maker in
             try maker.incoming(promised: true)
             try maker.editRecord { record in
-                // The older state of the two, which must not take precedence.
+                // The older of the two, which must not take precedence.
                 let slot = Array(record.prefix(RecordSlots.size))
                 var line = Checksum.verified(slot[...], for: maker.id).map { Array($0) } ?? []
                 line = Array(

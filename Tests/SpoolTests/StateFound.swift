@@ -1,6 +1,4 @@
-// The files of a state of spoolgate-spool(5), and their recovery.
-//
-// They may come from this build, or from another one whose spool is stored.
+// The files of a state of spoolgate-spool(5), from this build or a stored spool of another, and their recovery.
 
 import Foundation
 import SpoolgatePosix
@@ -18,7 +16,7 @@ struct StateFound {
     private let before: [UInt8]?
     private var kept: AnyObject?
 
-    /// Checks that the files are those of the row, and cuts the power if `isAfterPowerCut`.
+    /// Checks the files against the row, then cuts the power if `afterPowerCut`.
     init(_ row: StateRow, _ directory: TemporarySpool, _ id: UploadID, afterPowerCut: Bool) {
         (self.row, self.directory, self.id) = (row, directory, id)
         isAfterPowerCut = afterPowerCut
@@ -29,14 +27,14 @@ struct StateFound {
         if afterPowerCut { directory.cutPower() }
     }
 
-    /// The same, with an object that has to live as long.
+    /// The same, with an object that lives as long.
     func keeping(_ object: AnyObject) -> StateFound {
         var found = self
         found.kept = object
         return found
     }
 
-    /// The state in the upload's record; `\-` if it cannot be read.
+    /// The state in the record; `\-` if it cannot be read.
     private var word: String {
         let record = "\(directory.path)/uploads/\(id.description.prefix(1))/\(id)"
         let type = try? FileManager.default.attributesOfItem(atPath: record)[.type]
@@ -67,7 +65,7 @@ struct StateFound {
         }
     }
 
-    /// Runs a daemon's walk through the spool twice, and then the queue.
+    /// Runs a daemon's walk twice, then the queue.
     func checkWalk() throws {
         let spool = try directory.open()
 
@@ -90,7 +88,6 @@ struct StateFound {
         #expect(directory.queueTimes(of: id).allSatisfy { $0 == needed }, "\(row.state)")
     }
 
-    /// Locks the upload.
     func checkAttaching() throws {
         let spool = try directory.open()
         let outcome = row.outcome(afterPowerCut: isAfterPowerCut, byWalk: false)

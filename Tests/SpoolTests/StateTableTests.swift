@@ -1,6 +1,6 @@
-// One case for each row of the state table in spoolgate-spool(5), after a crash and after a power failure.
+// One case for each row of the state table in spoolgate-spool(5), after a crash and a power failure.
 //
-// The page is read here, so a row without a case and a case without a row both fail.
+// The page is read, so a row or a case without the other fails.
 
 import Foundation
 import SpoolgatePosix
@@ -9,7 +9,6 @@ import Testing
 
 @testable import SpoolgateSpool
 
-/// One row of the table.
 struct StateRow: CustomTestStringConvertible {
     var state: String
     var word: String
@@ -58,7 +57,7 @@ struct StateTableTests {
         #expect(StateRow.all.allSatisfy { ["both", "power", "\\-"].contains($0.walk) })
     }
 
-    /// Creates the files of a row and checks them against it.
+    /// Creates a row's files and checks them.
     private func make(_ row: StateRow, afterPowerCut: Bool) throws -> StateFound {
         let directory = TemporarySpool()
         let maker = try StateMaker(directory)

@@ -10,7 +10,6 @@ import Testing
 struct StepTests {
     private let scripted = ScriptedDisk()
 
-    /// A step that the table allows.
     struct Move: Sendable, CustomTestStringConvertible {
         var phase: UploadState.Phase
         var step: UploadState.Step

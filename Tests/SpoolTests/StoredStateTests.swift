@@ -1,4 +1,4 @@
-// The states of spoolgate-spool(5) as earlier builds left them, each in its own stored spool (Tests/Upgrade).
+// The states of spoolgate-spool(5) as earlier builds left them, in stored spools (Tests/Upgrade).
 
 import Foundation
 import SpoolgatePosix

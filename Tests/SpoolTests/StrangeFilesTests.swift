@@ -1,5 +1,4 @@
-// Names in the spool that are not what the spool created (links, pipes, directories), and a tree that other users
-// can change.
+// Names that the spool did not create (links, pipes, directories), and a tree that other users can change.
 
 import Foundation
 import SpoolgatePosix
@@ -9,19 +8,18 @@ import Testing
 
 @testable import SpoolgateSpool
 
-/// The file types that can replace a file.
 enum StrangeFile: String, CaseIterable, Sendable, CustomTestStringConvertible {
     case link, dangling, pipe, socket, directory
 
     var testDescription: String { rawValue }
 
-    /// Replaces the file at `path`; a link leads to a file outside, whose path is returned.
+    /// Replaces the file at `path`; returns the file outside to which a link leads.
     @discardableResult
     func replace(_ path: String, outside: String) throws -> String {
         let target = "\(outside).target"
         let manager = FileManager.default
         if manager.fileExists(atPath: path) {
-            // The target is the original file, so that following the link would work.
+            // The original file, so that following the link would work.
             try manager.moveItem(atPath: path, toPath: target)
         }
         switch self {
@@ -39,7 +37,7 @@ enum StrangeFile: String, CaseIterable, Sendable, CustomTestStringConvertible {
 
 @Suite("Files that are not the spool's own")
 struct StrangeFilesTests {
-    /// An unlocked upload, whose record or data file is then replaced.
+    /// An unlocked upload.
     private func upload(in directory: TemporarySpool) throws -> UploadID {
         let upload = try directory.open().create(.sample(), requestRelease: {})
         try upload.append("content")
@@ -81,7 +79,7 @@ struct StrangeFilesTests {
             }
             #expect(try spool.lock(id) == nil)
             #expect(FileManager.default.contents(atPath: target) == before)
-            // Purge lists it, and removes everything but a directory, which may not be empty.
+            // Purge lists it, and removes all but a directory, which may not be empty.
             let summary = try #require(try spool.summaries().first)
             #expect((summary.queue, summary.id) == (.corrupt, id))
             let isRemoved = try spool.remove(id, ifUnchangedSince: summary)

@@ -1,6 +1,4 @@
-// A spool directory of a test, and its state as seen from outside.
-//
-// It reads the files instead of calling the spool, so that a test compares the two.
+// A test's spool directory, and its state read from the files, for comparison with the spool's.
 
 import Foundation
 import HTTPTypes
@@ -12,27 +10,24 @@ import SpoolgateUploadProtocol
 @testable import SpoolgateSpool
 
 final class TemporarySpool {
-    /// The spool's path; initially missing.
+    /// Initially missing.
     let path: String
 
-    /// Chooses a path; `isInMemory` false: on the disk of temporary files in any case.
+    /// `isInMemory` false: on the disk of temporary files.
     init(isInMemory: Bool = true) {
         let name = "spoolgate-test-\(UInt64.random(in: 0...(.max)))"
-        // In memory if possible: survival of a power failure is judged by the disk calls, not by the disk.
+        // In memory if possible: the disk calls, not the disk, prove survival of a power failure.
         path = "\(isInMemory ? ScratchDirectory.memory : NSTemporaryDirectory())/\(name)"
     }
 
-    /// Takes over an existing spool.
     init(existing path: String) { self.path = path }
 
     deinit { try? FileManager.default.removeItem(atPath: path) }
 
-    /// The number of power failures; each one changes the boot id.
+    /// Each power failure changes the boot id.
     private var cuts = 0
 
-    /// Opens it as another process would, with its own table of locks.
-    ///
-    /// With a `node`, it is opened as a spool that several hosts share.
+    /// Opens it as another process would, with its own table of locks; with a `node`, as a shared spool.
     func open(
         _ disk: Disk = Disk(),
         reserve: Int64 = 0,
@@ -51,22 +46,21 @@ final class TemporarySpool {
         )
     }
 
-    /// Makes later openers believe that the machine has been restarted.
+    /// Later openers find a restarted machine.
     func cutPower() { cuts += 1 }
 
-    /// The path of an upload's record, in corrupt/ if it was moved there.
+    /// In corrupt/ if it was moved there.
     func record(_ id: UploadID) -> String {
         let corrupt = "\(path)/corrupt/\(id)"
         let isCorrupt = FileManager.default.fileExists(atPath: corrupt)
         return isCorrupt ? corrupt : "\(path)/uploads/\(id.description.prefix(1))/\(id)"
     }
 
-    /// The path of the content's file.
     func data(_ id: UploadID) -> String {
         "\(path)/uploads/\(id.description.prefix(1))/\(id).data"
     }
 
-    /// The newest state in an upload's record; nil if none can be read.
+    /// The newest readable state in the record.
     func state(of id: UploadID) -> RecordState? {
         guard let bytes = FileManager.default.contents(atPath: record(id)),
             case .state(let state, _, _) = RecordSlots.read(Array(bytes), of: id)
@@ -74,7 +68,7 @@ final class TemporarySpool {
         return state
     }
 
-    /// The upload's queue according to its files; nil if it has no record.
+    /// The queue according to the files; nil without a record.
     func queue(of id: UploadID) -> Queue? {
         let path = record(id)
         guard FileManager.default.fileExists(atPath: path) else { return nil }
@@ -92,7 +86,6 @@ final class TemporarySpool {
         try FileManager.default.moveItem(atPath: record(id), toPath: "\(path)/corrupt/\(id)")
     }
 
-    /// The content of the data file; nil if it is missing.
     func content(of id: UploadID) -> [UInt8]? {
         FileManager.default.contents(atPath: data(id)).map { Array($0) }
     }
@@ -108,14 +101,12 @@ final class TemporarySpool {
 }
 
 extension UploadID {
-    /// An identity for a test.
     static func random() -> UploadID {
         UploadID(high: .random(in: 0...(.max)), low: .random(in: 0...(.max)))
     }
 }
 
 extension UploadCreation {
-    /// A creation for a test.
     static func sample(
         _ id: UploadID = .random(),
         repeatable: Bool = true,
@@ -138,14 +129,13 @@ extension UploadCreation {
 }
 
 extension HTTPFields {
-    /// The fields of a part of another upload.
+    /// A part of another upload.
     static let part: HTTPFields = [.tusResumable: Tus.version, .uploadConcat: "partial"]
-    /// The fields of an upload that is concatenated from parts.
+    /// An upload concatenated from parts.
     static let joined: HTTPFields = [.tusResumable: Tus.version, .uploadConcat: "final;/a /b"]
 }
 
 extension StoredResponse {
-    /// A response for a test.
     static let sample = StoredResponse(
         head: ResponseHead(
             status: .init(code: 201, reasonPhrase: "Made"),
@@ -161,7 +151,6 @@ extension Upload {
         try append(bytes.span.bytes)
     }
 
-    /// The whole content.
     func content() throws -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: Int(state.offset) + 10)
         var failure: SpoolError?

@@ -1,41 +1,35 @@
-// A relay in front of a real server that fails in a chosen way and recovers on demand.
+// A relay before a real server (plain or TLS), with its own port and host name, that fails in a chosen way and recovers
+// on demand.
 //
-// It has its own port and host name. It relays every connection to the real server (plain or TLS) while it is
-// healthy, and otherwise behaves as its `Trouble` says. Invariant: after recovery it behaves exactly as before, so
-// a request that fails then shows a bug in the tested code.
+// Invariant: after recovery it behaves exactly as before, so a request that fails then shows a bug in the tested code.
 
 import Foundation
 import SpoolgatePosix
 
 /// The relay.
 package final class BadNeighbour: Sendable {
-    /// The ways in which it fails.
+    /// Its ways to fail.
     package enum Trouble: Sendable, Equatable {
-        /// Its host name has no address; clients that know the address can still connect.
+        /// Its host name has no address; clients that know the address still connect.
         case noName
-        /// Its port refuses connections.
         case refuses
-        /// It speaks another protocol, even within a TLS handshake.
+        /// Another protocol, even within a TLS handshake.
         case notHTTP
-        /// It accepts connections and sends nothing.
+        /// Accepts connections and sends nothing.
         case hangs
-        /// It sends its header section one byte at a time and never completes it.
+        /// Sends its header section byte by byte and never completes it.
         case trickles
-        /// It closes the connection after this number of bytes from the client, including the header section.
+        /// Closes the connection after this many bytes from the client, including the header section.
         case closes(after: Int)
         /// As `closes`, with a reset.
         case resets(after: Int)
-        /// It closes the connection within its response.
         case closesInAnswer
         /// A proxy in front responds with 504 after this time without bytes, and closes both connections.
         case timesOut(after: Duration)
-        /// It responds to each request: the status line without the version, then fields.
+        /// Responds to each request: the status line without the version, then fields.
         case answers(String, [String])
 
         /// Responses after the content was read.
-        ///
-        /// Without credentials, with a redirect, without a reason phrase, with an offer to authenticate the
-        /// connection.
         package static let answersOfItsOwn: [Trouble] = [
             .answers("401 Unauthorized", ["WWW-Authenticate: Bearer"]),
             .answers("307 Temporary Redirect", ["Location: /elsewhere"]),
@@ -45,7 +39,7 @@ package final class BadNeighbour: Sendable {
                 ["WWW-Authenticate: Negotiate", "WWW-Authenticate: NTLM"]
             ),
         ]
-        /// The failures that leave a request without a response.
+        /// Those that leave a request without a response.
         package static let failures: [Trouble] = [
             .noName, .refuses, .notHTTP, .hangs, .trickles, .closes(after: 0), .closes(after: 60),
             .closes(after: 100_000), .resets(after: 0), .resets(after: 100_000), .closesInAnswer,
@@ -54,11 +48,10 @@ package final class BadNeighbour: Sendable {
 
     package let name = "n\(UInt64.random(in: 0...(.max)))\(TestNames.suffix)"
     package let port: UInt16
-    /// Its base URL over plain HTTP.
     package var base: String { "http://\(name):\(port)" }
-    /// Its base URL over TLS, if the real server speaks TLS.
+    /// For a real server that speaks TLS.
     package var secureBase: String { "https://\(name):\(port)" }
-    /// The number of connections that met the current trouble; lookups of the name are not counted.
+    /// The connections that met the current trouble, without lookups of the name.
     package var met: Int { state.update { $0.met } }
 
     private struct State {
@@ -74,9 +67,7 @@ package final class BadNeighbour: Sendable {
     private let server: UInt16
     private let state = Monitor(State())
 
-    /// Starts a healthy relay in front of a server on this machine.
-    ///
-    /// - Throws: `SystemError` if no port is free.
+    /// Starts a healthy relay before a server on this machine.
     package init(before server: UInt16) throws {
         self.server = server
         let listener = try StreamSocket(listeningOn: .port(UInt16(try FreePort.take(1)[0])))
@@ -97,8 +88,6 @@ package final class BadNeighbour: Sendable {
     }
 
     /// Starts to fail, or recovers (nil), and closes the open connections.
-    ///
-    /// - Throws: `SystemError` if its port cannot be bound again.
     package func become(_ trouble: Trouble?) throws {
         let before = state.update { state in
             let before = state
@@ -152,7 +141,7 @@ package final class BadNeighbour: Sendable {
         }
         let server = server
         let finish: @Sendable () -> Void = { [weak self] in
-            // Within the lock: its descriptor must not be closed and reused before it is removed from the list.
+            // Within the lock: its descriptor must not be reused before its removal.
             self?.state.update { $0.open.removeAll { $0.number == socket.number } }
             socket.close()
         }
@@ -256,7 +245,7 @@ package final class BadNeighbour: Sendable {
 }
 
 extension StreamSocket {
-    /// Creates a socket that is bound to a port and does not listen.
+    /// A socket bound to a port, not listening.
     fileprivate init(boundTo port: UInt16) throws(SystemError) {
         try self.init(for: .port(port))
         set(SOL_SOCKET, SO_REUSEADDR, Int32(1))

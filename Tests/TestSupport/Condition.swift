@@ -1,9 +1,9 @@
-// Waits for conditions, with a deadline: the only way in which tests wait.
+// Waits for conditions with a deadline, the only way in which tests wait.
 
 import Foundation
 import SpoolgatePosix
 
-/// A gate that is closed until a test opens it.
+/// Closed until a test opens it.
 package final class Gate: Sendable {
     private let isOpen = Monitor(false)
 
@@ -19,7 +19,7 @@ package final class Gate: Sendable {
         isOpen.wait(until: .after(.seconds(300))) { $0 ? true : nil } ?? false
     }
 
-    /// As `pass`, for a task: it lets other tasks use its thread, which may have to open the gate.
+    /// As `pass`, for a task: another task on its thread may have to open the gate.
     package func passed() async throws {
         try await comesTrue("a gate is open") { isOpen.update { $0 } }
     }
@@ -32,14 +32,8 @@ package struct NeverHappened: Error, CustomStringConvertible {
     package init(description: String) { self.description = description }
 }
 
-/// Waits until `condition` gives a value.
-///
-/// - Parameters:
-///   - what: the condition as text, for the error.
-///   - seconds: the deadline; generous, since only a bug exceeds it.
-///   - condition: called repeatedly until it gives a value.
-/// - Returns: the value.
-/// - Throws: `NeverHappened` at the deadline, or the error of `condition`.
+/// Waits until `condition`, called repeatedly, gives a value; throws `NeverHappened` with `what` at a deadline that
+/// only a bug exceeds.
 package func eventually<T>(
     _ what: String,
     seconds: Double = 300,
@@ -64,7 +58,7 @@ package func eventually(
     let _: Bool = try eventually(what, seconds: seconds) { try condition() ? true : nil }
 }
 
-/// As `eventually`, for a task: other tasks can use its thread meanwhile.
+/// As `eventually`, for a task: others can use its thread.
 package func comesTrue(
     _ what: String,
     seconds: Double = 300,

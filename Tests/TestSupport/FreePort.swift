@@ -8,10 +8,10 @@ import Synchronization
 package enum FreePort {
     package struct None: Error {}
 
-    // Below the kernel's ephemeral ports, since an outgoing connection could take one of those first. A port is used
-    // once per run, and by one run at a time.
+    // Below the kernel's ephemeral ports, which outgoing connections could take first. A port is used once per run, and
+    // by one run at a time.
     private static let ports = 15_000..<32_000
-    /// A file in which each run locks the bytes at the offsets of its ports; -1 if it cannot be opened.
+    /// Each run locks the bytes at its ports' offsets in this file; -1 if it cannot be opened.
     private static let taken = open(
         "/tmp/spoolgate-test-ports",
         O_RDWR | O_CREAT | O_CLOEXEC,

@@ -1,9 +1,8 @@
-// An HTTP/1.1 origin server that runs a script on every connection, to misbehave as a test requires.
+// An HTTP/1.1 origin that runs a script on every connection, to misbehave as a test requires.
 //
-// It does not speak TLS, validate more than framing, send anything that the script did not, handle trailers,
-// pipelining or Expect, or limit sizes. A script that throws ends only its own connection. Invariant: each
-// connection has its own thread, and `stop()` (or deinit) ends all of them, so that no test waits forever for a
-// socket.
+// It has no TLS, trailers, pipelining, Expect or size limits, validates only framing, and sends nothing beyond the
+// script. A script that throws ends only its own connection. Invariant: each connection has its own thread, and
+// `stop()` (or deinit) ends all, so that no test waits forever for a socket.
 
 import Foundation
 import SpoolgatePosix
@@ -11,18 +10,17 @@ import Synchronization
 
 /// A server on a loopback port or a unix socket.
 package final class LoopbackOrigin: Sendable {
-    /// One request, as far as it was received.
+    /// One request, as far as received.
     package struct Request: Sendable {
-        /// Its number among all requests of the origin, from 0.
+        /// Its number among the origin's requests, from 0.
         package var number = 0
         package var line: String
-        /// The field lines, in order, as received; bytes above 0x7f as ISO 8859-1.
+        /// As received; bytes above 0x7f as ISO 8859-1.
         package var fieldLines: [String]
-        /// The decoded content; only its first `keptContent` bytes if the script limited it.
+        /// The decoded content, or its first `keptContent` bytes.
         package var content: [UInt8] = []
-        /// The number of bytes of content received.
+        /// The content bytes received.
         package var contentLength = 0
-        /// Whether its content was received completely.
         package var isWhole = false
         /// Whether the whole response was sent; the client may not have read it.
         package var isAnswered = false
@@ -35,7 +33,7 @@ package final class LoopbackOrigin: Sendable {
             return index < words.count ? words[index] : ""
         }
 
-        /// The values of every field with this name, in order.
+        /// The values of every field with this name.
         package func values(_ name: String) -> [String] {
             fieldLines.compactMap { line in
                 let parts = line.split(
@@ -51,7 +49,7 @@ package final class LoopbackOrigin: Sendable {
         }
     }
 
-    /// The error of a connection that ended before the script expected.
+    /// A connection ended before the script expected.
     package struct Ended: Error {
         package init() {}
     }
@@ -59,17 +57,13 @@ package final class LoopbackOrigin: Sendable {
     /// The script of each connection.
     package typealias Script = @Sendable (OriginConnection) throws -> Void
 
-    /// The port; 0 for a unix socket.
+    /// 0 for a unix socket.
     package let port: UInt16
-    /// The base URL for an upstream on TCP.
     package var base: String { "http://127.0.0.1:\(port)" }
-    /// The number of accepted connections.
     package var connectionCount: Int { state.update { $0.accepted } }
-    /// The number of open connections.
     package var openCount: Int { state.update { $0.open.count } }
-    /// The completely received requests.
+    /// The complete requests.
     package var requests: [Request] { book.all.filter(\.isWhole) }
-    /// Every request, complete or not.
     package var all: [Request] { book.all }
 
     private struct State {
@@ -85,10 +79,10 @@ package final class LoopbackOrigin: Sendable {
     /// Listens and serves.
     ///
     /// - Parameters:
-    ///   - socketPath: the path of a unix socket; nil: a free port of 127.0.0.1.
-    ///   - receiveBuffer: SO_RCVBUF of every connection; nil: the system's default.
-    ///   - remembers: whether it keeps the received requests.
-    ///   - script: runs on each connection, which is closed when it returns.
+    ///   - socketPath: of a unix socket; nil: a free port of 127.0.0.1.
+    ///   - receiveBuffer: SO_RCVBUF of every connection; nil: the default.
+    ///   - remembers: whether it keeps received requests.
+    ///   - script: runs on each connection, which then closes.
     /// - Throws: `SystemError` if the address cannot be bound.
     package init(
         socketPath: String? = nil,
@@ -146,7 +140,7 @@ package final class LoopbackOrigin: Sendable {
 
     deinit { stop() }
 
-    /// The requests to a target, in order, complete or not.
+    /// All requests to a target, complete or not.
     package func requests(to target: String) -> [Request] {
         book.all.filter { $0.target == target }
     }
@@ -156,7 +150,7 @@ package final class LoopbackOrigin: Sendable {
 
     /// Closes every connection and the listener.
     package func stop() {
-        // Within the lock: a descriptor must not be closed and reused meanwhile.
+        // Within the lock: no descriptor may be reused meanwhile.
         let isFirst = state.update { state in
             defer { state.isStopped = true }
             for socket in state.open { socket.end() }
@@ -190,7 +184,7 @@ package final class LoopbackOrigin: Sendable {
         state.update { $0.open.removeAll { $0.number == socket.number } }
     }
 
-    /// The requests of an origin, recorded from their header sections on.
+    /// An origin's requests, from their header sections on.
     final class Book: Sendable {
         private struct State {
             var count = 0
@@ -204,7 +198,6 @@ package final class LoopbackOrigin: Sendable {
 
         var all: [Request] { state.update { $0.requests } }
 
-        /// Adds a request and gives it its number.
         func add(_ request: Request) -> Request {
             state.update { state in
                 var request = request

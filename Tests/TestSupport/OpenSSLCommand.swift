@@ -1,6 +1,6 @@
-// The openssl command as an authority and as a TLS server, for TLS tests.
+// The openssl command as an authority and a TLS server.
 //
-// Its HTTP is that of `s_server -www`; otherwise a script responds through its pipes.
+// Its HTTP is that of `s_server -www`, or of a script through its pipes.
 
 import Foundation
 import SpoolgatePosix
@@ -9,7 +9,6 @@ import Synchronization
 /// A private authority in its own directory.
 package final class TestAuthority {
     private let directory: ScratchDirectory
-    /// The PEM file of its certificate.
     package let certificate: String
     private let key: String
 
@@ -24,7 +23,7 @@ package final class TestAuthority {
         ])
     }
 
-    /// A PEM file with a key and a certificate for `name`; the certificate expired yesterday if `isExpired`.
+    /// A PEM file with a key and a certificate for `name`, which expired yesterday if `isExpired`.
     package func identity(_ name: String, isExpired: Bool = false) throws -> String {
         let (request, leafKey, leaf) =
             (
@@ -49,14 +48,12 @@ package final class TestAuthority {
 
 /// `openssl s_server`, running until the value is released.
 package final class OpenSSLCommand {
-    /// The error of a command that failed.
+    /// The error of a failed command.
     package struct Failed: Error { var arguments: [String] }
 
     private static let path = "/usr/bin/openssl"
-    /// Whether the command is installed.
     package static var isThere: Bool { FileManager.default.isExecutableFile(atPath: path) }
 
-    /// The base URL for an upstream.
     package let base: String
     private let process = Process()
     private let input = Pipe()
@@ -73,7 +70,7 @@ package final class OpenSSLCommand {
         guard process.terminationStatus == 0 else { throw Failed(arguments: arguments) }
     }
 
-    /// Serves with the key and the certificate in a PEM file.
+    /// Serves with the key and certificate in a PEM file.
     package init(serving identity: String, more: [String] = ["-www"]) throws {
         let port = try FreePort.take(1)[0]
         base = "https://localhost:\(port)"
@@ -89,12 +86,12 @@ package final class OpenSSLCommand {
     }
 
     deinit {
-        // SIGKILL, since a child inherits the blocked signals of the test runner, which may include SIGTERM.
+        // SIGKILL: a child inherits the test runner's blocked signals, which may include SIGTERM.
         kill(process.processIdentifier, SIGKILL)
         process.waitUntilExit()
     }
 
-    /// Whether a socket listens on the port, found without a connection to it.
+    /// Whether a socket listens on the port, without connecting.
     private static func isListening(_ port: Int) -> Bool {
         // Reads to the end: each read returns at most a page.
         let file = FileHandle(forReadingAtPath: "/proc/net/tcp")
@@ -106,12 +103,12 @@ package final class OpenSSLCommand {
         }
     }
 
-    /// The request that was responded to.
+    /// The served request.
     package final class Served: Sendable {
         private let request = Mutex<(head: String, content: [UInt8])?>(nil)
-        /// Its header section; nil until it is complete.
+        /// Nil until complete.
         package var head: String? { request.withLock { $0?.head } }
-        /// Its content; nil until it is complete.
+        /// Nil until complete.
         package var content: [UInt8]? { request.withLock { $0?.content } }
 
         fileprivate func take(_ head: Data, _ content: Data) {
@@ -119,7 +116,7 @@ package final class OpenSSLCommand {
         }
     }
 
-    /// Reads one request with content of `contentLength` bytes from the TLS connection and responds.
+    /// Reads one request with `contentLength` bytes of content and responds.
     package func answerOnce(contentLength: Int, _ answer: String) -> Served {
         let served = Served()
         let (from, to) = (output.fileHandleForReading, input.fileHandleForWriting)

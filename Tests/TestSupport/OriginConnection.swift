@@ -1,22 +1,20 @@
-// One connection of a `LoopbackOrigin`: it reads requests and writes the script's responses.
+// One connection of a `LoopbackOrigin`, which reads requests and writes the script's responses.
 //
-// The origin closes it when the script returns; only `reset` closes earlier. Invariant: bytes that were read beyond
-// a request are kept for the next read.
+// The origin closes it when the script returns. Invariant: bytes read beyond a request are kept for the next read.
 
 import Foundation
 
 /// One accepted connection, used by one thread.
 package final class OriginConnection: @unchecked Sendable {
-    /// The socket's descriptor.
     package var number: Int32 { socket.number }
-    /// Called after each header section is read.
+    /// Called after each header section.
     package var onHead: () -> Void = {}
     private let socket: StreamSocket
     private let book: LoopbackOrigin.Book
     private var buffered: [UInt8] = []
-    /// The buffer for discarded bytes.
+    /// For discarded bytes.
     private lazy var room = [UInt8](repeating: 0, count: 256 << 10)
-    /// The number of the request that is being read or responded to.
+    /// The request being read or responded to.
     private var current: Int?
 
     init(_ socket: StreamSocket, _ book: LoopbackOrigin.Book) {
@@ -24,10 +22,10 @@ package final class OriginConnection: @unchecked Sendable {
         self.book = book
     }
 
-    /// The completely received requests of the origin, on all connections.
+    /// The origin's complete requests, on all connections.
     package var requests: [LoopbackOrigin.Request] { book.all.filter(\.isWhole) }
 
-    /// The result of one recv(2); empty at the end of the connection.
+    /// The result of one recv(2); empty at the end.
     package func receive(atMost limit: Int = 1 << 16) -> [UInt8] {
         guard buffered.isEmpty else {
             defer { buffered.removeFirst(min(limit, buffered.count)) }
@@ -36,9 +34,7 @@ package final class OriginConnection: @unchecked Sendable {
         return socket.receive(atMost: limit) ?? []
     }
 
-    /// Receives `count` bytes and discards them.
-    ///
-    /// - Returns: the number of bytes received before the end of the connection.
+    /// Discards `count` bytes; returns how many arrived before the end of the connection.
     package func discard(_ count: Int) -> Int {
         var taken = min(count, buffered.count)
         buffered.removeFirst(taken)
@@ -72,20 +68,15 @@ package final class OriginConnection: @unchecked Sendable {
         }
     }
 
-    /// Reads a whole request and keeps `keptContent` bytes of its content; nil at the end of the connection.
+    /// Reads a whole request and keeps `keptContent` bytes of content; nil at the end of the connection.
     package func receiveRequest(keptContent: Int = .max) throws -> LoopbackOrigin.Request? {
         guard var request = try receiveHead() else { return nil }
         try receiveContent(of: &request, keptContent: keptContent)
         return request
     }
 
-    /// Reads the content of a request after its header section.
-    ///
-    /// - Parameters:
-    ///   - request: receives the content.
-    ///   - keptContent: the number of bytes to keep.
-    ///   - onPart: called after each part of at most 64 KiB, with the bytes of content so far.
-    /// - Throws: `LoopbackOrigin.Ended` if the content is incomplete, or the error of `onPart`.
+    /// Reads a request's content, calls `onPart` with the bytes so far after at most 64 KiB each, and throws `Ended` if
+    /// it is incomplete.
     package func receiveContent(
         of request: inout LoopbackOrigin.Request,
         keptContent: Int = .max,
@@ -153,7 +144,7 @@ package final class OriginConnection: @unchecked Sendable {
         noteAnswer()
     }
 
-    /// Records that the whole response to the last request was sent.
+    /// Records that the last response was sent whole.
     package func noteAnswer() {
         if let current { book.change(current) { $0.isAnswered = true } }
     }

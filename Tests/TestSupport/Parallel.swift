@@ -21,7 +21,7 @@ package enum Parallel {
         return (0..<count).compactMap { all[$0] }
     }
 
-    /// Runs `body`; returns its value and its duration in seconds.
+    /// Runs `body`; returns its value and duration in seconds.
     package static func timed<T>(_ body: () throws -> T) rethrows -> (value: T, seconds: Double) {
         let start = ContinuousClock.now
         let value = try body()

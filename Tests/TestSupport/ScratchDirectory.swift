@@ -4,25 +4,20 @@ import Foundation
 
 /// A new directory that is removed with the value.
 package final class ScratchDirectory: Sendable {
-    /// Its path, without a trailing slash.
+    /// Without a trailing slash.
     package let path: String
     package var url: URL { URL(filePath: path, directoryHint: .isDirectory) }
-    /// All names in it, including hidden ones.
+    /// Including hidden ones.
     package var names: [String] {
         (try? FileManager.default.contentsOfDirectory(atPath: path).sorted()) ?? []
     }
 
-    /// A directory in memory, or the directory of temporary files if the system has none.
+    /// In memory, or the directory of temporary files if the system has none.
     package static let memory =
         FileManager.default.isWritableFile(atPath: "/dev/shm")
         ? "/dev/shm" : NSTemporaryDirectory()
 
-    /// Creates a directory.
-    ///
-    /// - Parameters:
-    ///   - parent: an existing directory.
-    ///   - name: the prefix of its name.
-    /// - Throws: the error of its creation.
+    /// Creates a directory in `parent`, whose name begins with `name`.
     package init(in parent: String = NSTemporaryDirectory(), _ name: String = "test") throws {
         let unique = "\(name)-\(UUID().uuidString.prefix(13))"
         path = (parent as NSString).appendingPathComponent(unique)

@@ -4,7 +4,7 @@
 package struct SplitMix: RandomNumberGenerator, Sendable {
     private var state: UInt64
 
-    /// Begins the sequence of a seed.
+    /// Begins a seed's sequence.
     package init(seed: UInt64) { state = seed }
 
     /// The next 64 bits.
@@ -16,12 +16,12 @@ package struct SplitMix: RandomNumberGenerator, Sendable {
         return mixed ^ (mixed >> 31)
     }
 
-    /// One of several values, with equal probability.
+    /// One of the values, equally probable.
     package mutating func one<Value>(of values: Value...) -> Value {
         values[Int(next() % UInt64(values.count))]
     }
 
-    /// One of several values, with equal probability; `values` must not be empty.
+    /// One of the values, which must not be empty.
     package mutating func one<Value>(from values: [Value]) -> Value {
         values[Int(next() % UInt64(values.count))]
     }

@@ -1,15 +1,14 @@
-// A stream socket for tests, as client or server, on IPv4 loopback or a unix socket.
+// A stream socket, as client or server, on IPv4 loopback or a unix socket.
 //
-// It does not own its descriptor: the code that creates it closes it.
+// It does not own its descriptor: its creator closes it.
 
 import Glibc
 import SpoolgatePosix
 
 /// The address of a server on this machine.
 package enum SocketAddress: Sendable {
-    /// A port of 127.0.0.1; 0 lets the system choose one for listening.
+    /// On 127.0.0.1; 0: the system chooses one for listening.
     case port(UInt16)
-    /// A unix socket.
     case path(String)
 }
 
@@ -21,8 +20,6 @@ package struct StreamSocket: Sendable {
     package init(number: Int32) { self.number = number }
 
     /// Creates an unconnected socket.
-    ///
-    /// - Throws: `SystemError` if the system cannot create one.
     package init(for address: SocketAddress) throws(SystemError) {
         let family =
             switch address {
@@ -34,13 +31,8 @@ package struct StreamSocket: Sendable {
         guard number >= 0 else { throw SystemError("socket", on: "\(address)") }
     }
 
-    /// Creates a connected socket.
-    ///
-    /// - Parameters:
-    ///   - address: the server's address.
-    ///   - source: the client's address, within 127.0.0.0/8; nil: the system chooses.
-    ///   - patience: the timeout of each later receive and send, in seconds.
-    /// - Throws: `SystemError` if the connection is refused.
+    /// Connects from `source` within 127.0.0.0/8 (nil: any); `patience` is the timeout of each receive and send in
+    /// seconds.
     package init(
         connectedTo address: SocketAddress,
         from source: String? = nil,
@@ -63,9 +55,7 @@ package struct StreamSocket: Sendable {
         if case .port = address { sendAtOnce() }
     }
 
-    /// Creates a listening socket; an existing file at the path of a unix socket is removed.
-    ///
-    /// - Throws: `SystemError` if the address cannot be bound.
+    /// Creates a listening socket; removes an existing file at a unix socket's path.
     package init(listeningOn address: SocketAddress) throws(SystemError) {
         try self.init(for: address)
         switch address {
@@ -81,22 +71,17 @@ package struct StreamSocket: Sendable {
     }
 
     /// Connects an unconnected socket.
-    ///
-    /// - Throws: `SystemError` if the connection is refused.
     package func connect(to address: SocketAddress) throws(SystemError) {
         let code = Self.withName(address) { Glibc.connect(number, $0, $1) }
         guard code == 0 else { throw SystemError("connect", on: "\(address)") }
     }
 
     /// Binds an unbound socket.
-    ///
-    /// - Throws: `SystemError` if the address cannot be bound.
     package func bind(to address: SocketAddress) throws(SystemError) {
         let code = Self.withName(address) { Glibc.bind(number, $0, $1) }
         guard code == 0 else { throw SystemError("bind", on: "\(address)") }
     }
 
-    /// The port of a listening socket.
     package var port: UInt16 {
         var name = sockaddr_in()
         var length = socklen_t(MemoryLayout<sockaddr_in>.size)
@@ -124,9 +109,7 @@ package struct StreamSocket: Sendable {
         setsockopt(number, level, option, &value, socklen_t(MemoryLayout<Value>.size))
     }
 
-    /// Sends all of `bytes`.
-    ///
-    /// - Returns: whether all was sent; if false, `errno` has the reason.
+    /// Sends all of `bytes`; false with the reason in `errno`.
     @discardableResult
     package func send(_ bytes: UnsafeRawBufferPointer) -> Bool {
         var rest = bytes
@@ -141,11 +124,11 @@ package struct StreamSocket: Sendable {
         return true
     }
 
-    /// Sends all of `bytes`; returns whether all was sent.
+    /// Sends all of `bytes`; false after an error.
     @discardableResult
     package func send(_ bytes: [UInt8]) -> Bool { bytes.withUnsafeBytes { send($0) } }
 
-    /// The result of one recv(2): empty at the end, nil after an error, which is in `errno`.
+    /// The result of one recv(2): empty at the end, nil after an error, with `errno`.
     package func receive(atMost limit: Int = 1 << 16) -> [UInt8]? {
         var count = 0
         let bytes = [UInt8](unsafeUninitializedCapacity: limit) { buffer, filled in
@@ -158,7 +141,7 @@ package struct StreamSocket: Sendable {
     /// Makes the next close a reset (RST).
     package func resetAtEnd() { set(SOL_SOCKET, SO_LINGER, linger(l_onoff: 1, l_linger: 0)) }
 
-    /// Shuts down both directions, which wakes the threads that wait for the socket.
+    /// Shuts down both directions, which wakes waiting threads.
     package func end() { shutdown(number, Int32(SHUT_RDWR)) }
 
     /// Closes the descriptor.

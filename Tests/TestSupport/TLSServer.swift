@@ -1,9 +1,9 @@
-// TLS in front of a plain server on this machine, by Python's `ssl` module.
+// TLS before a plain server on this machine, by Python's `ssl` module.
 
 import Foundation
 import SpoolgatePosix
 
-/// A relay that speaks TLS to its clients and plain TCP to a server, until the value is released.
+/// A relay from TLS to plain TCP, until the value is released.
 package final class TLSServer {
     package let port: UInt16
     private let process = Process()
@@ -45,12 +45,7 @@ package final class TLSServer {
             threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
         """
 
-    /// Starts the relay.
-    ///
-    /// - Parameters:
-    ///   - identity: a PEM file with its key and its certificate.
-    ///   - server: the plain server's port.
-    /// - Throws: `NeverHappened` if it does not start.
+    /// Starts the relay to the port `server`, with the key and certificate in the PEM file `identity`.
     package init(_ identity: String, before server: UInt16) throws {
         port = UInt16(try FreePort.take(1)[0])
         let output = Pipe()
@@ -65,7 +60,7 @@ package final class TLSServer {
     }
 
     deinit {
-        // SIGKILL, since a child inherits the blocked signals of the test runner, which may include SIGTERM.
+        // SIGKILL: a child inherits blocked signals, perhaps SIGTERM.
         kill(process.processIdentifier, SIGKILL)
         process.waitUntilExit()
     }

@@ -1,15 +1,13 @@
-// Host names in `.neighbour.test` that exist only in this process, and only while a test says so.
+// Host names in `.neighbour.test` that exist only in this process, while a test says so.
 //
-// The process has its own `getaddrinfo`, which libcurl finds before the C library's. It resolves these names and
-// forwards all other lookups. Invariant: a name without an address is unknown at once, without a query to a name
-// server.
+// The process's own `getaddrinfo`, which libcurl finds before the C library's, resolves them and forwards other
+// lookups. Invariant: a name without an address is unknown at once, without a query to a name server.
 
 import Glibc
 import Synchronization
 
 /// The test names.
 package enum TestNames {
-    /// The suffix of every test name.
     package static let suffix = ".neighbour.test"
 
     fileprivate static let known = Mutex<Set<String>>([])

@@ -1,4 +1,4 @@
-// The reader of golden transcripts: exchanges as text that can be reviewed without Swift.
+// The reader of golden transcripts, exchanges as text for review without Swift. It checks only the grammar.
 //
 //     # title of the rule.  its source
 //     limits: max-size=100 max-age=3600        settings of the whole file: `name: key=value …`
@@ -18,15 +18,14 @@
 //     < content: done
 //     = break off                               the connection ends without a response
 //
-// `Transfer-Encoding: chunked` makes the content's length unknown; `Content-Length` stands for content that is not
-// shown. Only the grammar is validated.
+// `Transfer-Encoding: chunked` makes the length unknown; `Content-Length` stands for content not shown.
 
 import HTTPTypes
 package import SpoolgateUploadProtocol
 
 /// One transcript file.
 package struct Transcript: Sendable, CustomStringConvertible {
-    /// The first comment line: the rule and its source.
+    /// The rule and its source, from the first comment line.
     package private(set) var title = ""
     /// The settings lines: name, then keys and values.
     package private(set) var settings: [String: [String: String]] = [:]
@@ -39,29 +38,28 @@ package struct Transcript: Sendable, CustomStringConvertible {
     /// The upload of one `spool:` line.
     package struct SpoolLine: Sendable, Equatable {
         package var id: String
-        /// Its state; nil for `gone`.
+        /// Nil for `gone`.
         package var state: UploadState?
     }
 
     /// One request and its expected effects.
     package struct Exchange: Sendable {
         package var request: RequestHead
-        /// Its content, as far as it is shown.
+        /// As far as shown.
         package var content: [UInt8] = []
-        /// Whether its fields state the content's length, or that the length is unknown.
+        /// Whether its fields state the content's length, or that it is unknown.
         fileprivate var isFramed = false
-        /// The upstream's response.
         package var upstream: UpstreamAnswer?
-        /// The expected lines, in order: `^>` lines, `<` lines with the fields of each response sorted, `=` lines.
+        /// In order: `^>` lines, `<` lines with the fields of each response sorted, `=` lines.
         package var expected: [String] = []
-        /// The uploads after the request.
+        /// After the request.
         package var uploads: [SpoolLine] = []
     }
 
-    /// A response of the upstream.
+    /// The upstream's response.
     package struct UpstreamAnswer: Sendable {
         package var status: Int
-        /// The field lines, `name: value`.
+        /// As `name: value`.
         package var fields: [String] = []
         package var content = ""
 
@@ -69,9 +67,9 @@ package struct Transcript: Sendable, CustomStringConvertible {
         package init(status: Int) { self.status = status }
     }
 
-    /// The error of a line that does not match the grammar.
+    /// A line does not match the grammar.
     package struct Malformed: Error {
-        /// The line's number, from 1.
+        /// From 1.
         package var line: Int
         package var text: String
     }

@@ -1,23 +1,21 @@
-// A client with full control of its connection: it can send part of a message and close, send malformed header
-// sections, and read interim responses one by one.
+// A client with full control of its connection: it can close within a message, send malformed header sections, and read
+// interim responses one by one.
 //
-// HTTP/1.1 only; no TLS, no redirects, no reuse of a connection after an error.
+// HTTP/1.1 only; no TLS, redirects, or reuse after an error.
 
 import Foundation
 import SpoolgatePosix
 
-/// One kept-alive connection to a web server, used by one thread at a time.
+/// A kept-alive connection, used by one thread at a time.
 package final class WireClient {
     /// One response, interim or final.
     package struct Answer {
         package var status: Int
         package var fields: [(name: String, value: String)]
-        /// The decoded content.
+        /// Decoded.
         package var content = Data()
 
-        /// Reads a header section without its final empty line.
-        ///
-        /// - Throws: `Broken` without a status.
+        /// Reads a header section without its final empty line; throws `Broken` without a status.
         package init(head: String) throws {
             let lines = head.split(separator: "\r\n", omittingEmptySubsequences: false)
             guard
@@ -35,7 +33,7 @@ package final class WireClient {
             }
         }
 
-        /// The value of a field, whose name is compared ignoring case.
+        /// A field's value; the name ignores case.
         package subscript(name: String) -> String? {
             fields.first { $0.name.lowercased() == name.lowercased() }?.value
         }
@@ -43,7 +41,7 @@ package final class WireClient {
         package var text: String { String(decoding: content, as: UTF8.self) }
     }
 
-    /// The error of a client, or of a program that a test runs.
+    /// The error of a client or of a tested program.
     package struct Broken: Error, CustomStringConvertible {
         package var description: String
         /// Creates an error from its sentence.
@@ -53,18 +51,12 @@ package final class WireClient {
     private let socket: StreamSocket
     private let patience: Int
     private let contentPatience: Int
-    /// The received bytes, consumed up to `position`.
+    /// Consumed up to `position`.
     private var received: [UInt8] = []
     private var position = 0
 
-    /// Connects.
-    ///
-    /// - Parameters:
-    ///   - address: the server's address.
-    ///   - source: the client's address, within 127.0.0.0/8; nil: the system chooses.
-    ///   - patience: the longest wait for a byte, in seconds.
-    ///   - contentPatience: the same within a response's content.
-    /// - Throws: `SystemError` if the connection is refused.
+    /// Connects from `source` within 127.0.0.0/8 (nil: any); a byte may take `patience` seconds, within content
+    /// `contentPatience`.
     package init(
         to address: SocketAddress,
         from source: String? = nil,
@@ -88,15 +80,15 @@ package final class WireClient {
 
     deinit { socket.close() }
 
-    /// Sends bytes unchanged; false if the peer has closed.
+    /// Sends bytes; false if the peer has closed.
     @discardableResult
     package func send(_ data: Data) -> Bool { data.withUnsafeBytes { socket.send($0) } }
 
-    /// Sends bytes unchanged; false if the peer has closed.
+    /// Sends bytes; false if the peer has closed.
     @discardableResult
     package func send(_ bytes: UnsafeRawBufferPointer) -> Bool { socket.send(bytes) }
 
-    /// Sends text unchanged; false if the peer has closed.
+    /// Sends text; false if the peer has closed.
     @discardableResult
     package func send(_ text: String) -> Bool { socket.send(Array(text.utf8)) }
 
@@ -106,14 +98,14 @@ package final class WireClient {
         send(lines.joined(separator: "\r\n") + "\r\n\r\n")
     }
 
-    /// Sends one chunk of a chunked message.
+    /// Sends one chunk.
     package func sendChunk(_ data: Data) {
         send(String(data.count, radix: 16) + "\r\n")
         send(data)
         send("\r\n")
     }
 
-    /// Closes the connection: orderly (FIN) or with a reset.
+    /// Closes orderly (FIN) or with a reset.
     package func cut(reset: Bool = false) {
         if reset { socket.resetAtEnd() }
         socket.end()
@@ -125,9 +117,7 @@ package final class WireClient {
         return position < received.count || poll(&one, 1, 0) > 0
     }
 
-    /// Reads the next response, interim or final; without content if the request was a HEAD.
-    ///
-    /// - Throws: `Broken` if the connection ends or the wait times out.
+    /// Reads the next response, interim or final; `head`: without content.
     package func readAny(head: Bool = false) throws -> Answer {
         var answer = try Answer(head: String(decoding: take(through: "\r\n\r\n"), as: UTF8.self))
         let status = answer.status
@@ -139,8 +129,6 @@ package final class WireClient {
     }
 
     /// Reads the final response and skips interim ones.
-    ///
-    /// - Throws: as `readAny`.
     package func read(head: Bool = false) throws -> Answer {
         while true {
             let answer = try readAny(head: head)
@@ -148,9 +136,7 @@ package final class WireClient {
         }
     }
 
-    /// Sends one request with its whole content and reads the final response.
-    ///
-    /// - Throws: as `readAny`.
+    /// Sends a whole request and reads the final response.
     package func ask(
         _ method: String,
         _ target: String,
@@ -192,10 +178,10 @@ package final class WireClient {
         return received[position..<position + count]
     }
 
-    /// Consumes the bytes before `end`, once that has arrived, and `end` itself.
+    /// Consumes the bytes up to and including `end`, once it has arrived.
     private func take(through end: StaticString) throws -> ArraySlice<UInt8> {
         let size = end.utf8CodeUnitCount
-        // Continues after the bytes that were already searched.
+        // After the bytes already searched.
         var start = position
         while true {
             let found = received.withUnsafeBytes { Self.find(end, in: $0, from: start) }

@@ -1,7 +1,7 @@
-// The tables of the protocol core in ARCHITECTURE.md and docs/STATES.md.
+// The protocol core's tables in ARCHITECTURE.md and docs/STATES.md.
 //
-// The part of the page between its two marks is generated here from the core's decisions. If it differs from the
-// page, the failure prints the correct part.
+// The part between a page's two marks is generated here from the core's decisions; if it differs, the failure prints
+// the correct part.
 
 import Foundation
 import HTTPTypes
@@ -74,7 +74,6 @@ struct CoreTableTests {
 
     // MARK: The generated part
 
-    /// The states of the table's lines.
     private static var states: [(name: String, state: UploadState)] {
         UploadState.Phase.allCases.flatMap { phase in
             var lines = [(phase.rawValue, UploadState(offset: 5, length: 5, phase: phase))]

@@ -1,4 +1,4 @@
-// The operator's rules for the fields of requests to the upstream.
+// The operator's rules for request fields to the upstream.
 
 import HTTPTypes
 import SpoolgateUploadProtocol
@@ -81,7 +81,7 @@ struct FieldPolicyTests {
         policy.credentials = .none
         #expect(sent(completing) == [])
         #expect(UpstreamFields.recorded(creation, policy: policy) == recorded)
-        // A request that is not an upload keeps its own credentials.
+        // A request other than an upload keeps its credentials.
         #expect(!UpstreamFields.passedThrough(creation, policy: policy).contains(.authorization))
         policy.credentials = .completing
         #expect(UpstreamFields.passedThrough(creation, policy: policy)[.authorization] == "old")

@@ -1,4 +1,4 @@
-// File names, media types and descriptions from clients, and the forms in which they are written.
+// File names, media types and descriptions from clients, and their written forms.
 
 import Foundation
 import HTTPTypes

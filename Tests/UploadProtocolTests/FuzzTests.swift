@@ -1,6 +1,4 @@
-// Random bytes in the protocol's fields: nothing traps, and what must be ignored is ignored.
-//
-// The generator is seeded, so that failures are reproducible.
+// Random bytes, from a seed, in the protocol's fields: nothing traps, and what must be ignored is ignored.
 
 import HTTPTypes
 import SpoolgateTestSupport

@@ -1,4 +1,4 @@
-// Dates in fields: written dates can be read, and so can the two obsolete forms.
+// Dates in fields: written dates and the two obsolete forms can be read.
 
 import SpoolgateUploadProtocol
 import Testing

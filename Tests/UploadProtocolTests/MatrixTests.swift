@@ -1,15 +1,13 @@
 // The emission matrix: every dialect with every operation.
 //
-// The expectations come from the drafts of each version, not from the table in Dialect.swift.
+// The expectations come from each version's draft, not from Dialect.swift.
 
 import HTTPTypes
 @testable import SpoolgateUploadProtocol
 import Testing
 
-/// The requirements of one version.
 struct Version: Sendable, CustomTestStringConvertible {
     let number: Int64?
-    /// The number that is echoed.
     let echo: String?
     var testDescription: String { number.map { "version \($0)" } ?? "no version" }
 

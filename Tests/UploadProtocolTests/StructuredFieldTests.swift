@@ -1,7 +1,6 @@
-// The item vectors of the HTTP working group, applied to the readers of structured fields.
+// The HTTP working group's item vectors, applied to the readers of structured fields.
 //
-// A vector must give its value if it is an Integer or a Boolean, and nil ("ignored") if it is malformed or of
-// another type.
+// An Integer or a Boolean must give its value; a malformed vector or another type gives nil ("ignored").
 
 import Foundation
 import HTTPTypes
@@ -56,7 +55,7 @@ struct Vector: Decodable, CustomTestStringConvertible, Sendable {
 
     var testDescription: String { name }
 
-    /// The value; JSON does not distinguish a decimal without a fraction from an integer, but the line does.
+    /// JSON does not distinguish a decimal without a fraction from an integer, but the line does.
     var exactValue: Value? {
         guard case .integer? = value, let first = raw.first else { return value }
         return first.prefix { $0 != ";" }.contains(".") ? .other : value

@@ -1,4 +1,4 @@
-// The upstream's fields next to the gateway's: each field that may occur once occurs once.
+// The upstream's fields next to the gateway's: each singleton field occurs once.
 
 import HTTPTypes
 import Testing

@@ -1,6 +1,4 @@
-// A bucket as the upstream: the requests to the store, and the effect of its responses.
-//
-// The store is scripted and checks no signature; EndToEndTests uses a real one.
+// A bucket as the upstream, in a scripted store that checks no signature; EndToEndTests uses a real one.
 
 import Foundation
 import HTTPTypes
@@ -12,14 +10,13 @@ import Testing
 @testable import SpoolgateUpstream
 
 extension Bucket {
-    /// Writes the file of an access key.
     static func writeKey(to path: String, _ id: String = "KEY") throws {
         try Data("\(id)\nsecret\n".utf8).write(to: URL(filePath: path))
         guard chmod(path, 0o600) == 0 else { throw RecordingSink.Refused() }
     }
 }
 
-/// A bucket of a scripted store, and one upload to store there.
+/// A bucket of a scripted store, and one upload for it.
 struct BucketUnderTest {
     let id = UploadID(high: 1, low: 2)
     let origin: LoopbackOrigin
@@ -27,7 +24,7 @@ struct BucketUnderTest {
     var settings: UpstreamSettings
     let sink = RecordingSink()
 
-    /// As it is sent; a directory would have "a b.txt".
+    /// As sent; a directory would have "a b.txt".
     var key: String { "\(id)-a%20b.txt" }
     var keyFile: String { directory.file("key") }
 
@@ -55,7 +52,7 @@ struct BucketUnderTest {
         try Bucket.writeKey(to: keyFile)
     }
 
-    /// A store's response; without a status it closes the connection.
+    /// Without a status, the connection closes.
     struct Answer {
         var status: String?
         var fields: [String] = []
@@ -68,7 +65,7 @@ struct BucketUnderTest {
         }
     }
 
-    /// The response to HEAD of an object with an upload's identity and a length.
+    /// The response to HEAD of an upload's object with this length.
     static func object(_ id: UploadID, _ length: Int) -> Answer {
         Answer(
             status: "200 OK",
@@ -125,7 +122,7 @@ struct BucketTests {
             "Content-Length": ["6"], "Content-Type": ["text/plain"],
             "Content-Disposition": ["attachment;  filename=\"a b.txt\""],
             "Content-Encoding": ["gzip"],
-            // Values that are not ASCII cannot be signed interoperably.
+            // Non-ASCII values cannot be signed interoperably.
             "Content-Language": [], "If-None-Match": ["*"], "Cookie": [], "Accept": [],
             "x-amz-storage-class": ["STANDARD_IA"], "x-amz-acl": [], "x-amz-copy-source": [],
             "x-amz-meta-spoolgate-upload": ["\(test.id)"], "Transfer-Encoding": [], "Expect": [],
@@ -140,7 +137,7 @@ struct BucketTests {
         #expect(authorization.contains("/us-east-1/s3/aws4_request,"))
         #expect(
             authorization.contains(
-                // Without the field whose repeated spaces a store may or may not collapse.
+                // Without the field whose repeated spaces a store may collapse.
                 "SignedHeaders=content-encoding;content-type;host;if-none-match;"
                     + "x-amz-content-sha256;x-amz-date;x-amz-meta-spoolgate-upload;"
                     + "x-amz-storage-class,"

@@ -1,4 +1,4 @@
-// One request of a client: the reported parts of a response, and the result without a response.
+// A client's request: the reported parts of a response, and the result without one.
 
 import HTTPTypes
 import SpoolgateCurl

@@ -1,5 +1,4 @@
-// An upstream that authenticates connections (NTLM, Negotiate): a connection on which one client has logged in is
-// never used for another client's request.
+// If an upstream authenticates connections (NTLM, Negotiate), a logged-in client's is never used for another client.
 
 import HTTPTypes
 import SpoolgatePosix
@@ -11,9 +10,8 @@ import Testing
 
 @Suite("Authentication of a connection")
 struct ConnectionAuthenticationTests {
-    /// An origin that, like IIS, attributes every request on a connection to the client that logged in on it.
-    ///
-    /// Every response has the fields `offer`.
+    /// Like IIS, attributes every request on a connection to the client that logged in; all responses have the fields
+    /// `offer`.
     private func origin(_ offer: [String] = []) throws -> LoopbackOrigin {
         try LoopbackOrigin { connection in
             var user = "nobody"

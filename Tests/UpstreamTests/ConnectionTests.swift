@@ -82,7 +82,7 @@ struct ConnectionTests {
         #expect(origin.requests.count == 3)
     }
 
-    /// An origin that closes its first connection on the second request.
+    /// Closes its first connection on the second request.
     private func stale(withReset: Bool, afterHead: Bool = false) throws -> LoopbackOrigin {
         try LoopbackOrigin { connection in
             let ends = try connection.receiveRequest()?.number == 0

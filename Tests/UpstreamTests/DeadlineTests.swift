@@ -172,7 +172,7 @@ struct DeadlineTests {
 }
 
 extension UpstreamContent {
-    /// Kinds of content that libcurl sends in different ways.
+    /// Content that libcurl sends in different ways.
     enum Kind: Sendable {
         case none
         case small
@@ -189,13 +189,13 @@ extension UpstreamContent {
         }
     }
 
-    /// The same stream with a length that may be wrong.
+    /// The same with a length that may be wrong.
     func announced(as length: Int64) -> UpstreamContent {
         guard case .stream(_, let read) = self else { return self }
         return .stream(length: length, read: read)
     }
 
-    /// The same content, with a call of `look` at every read.
+    /// The same, with a call of `look` at every read.
     func observed(_ look: @escaping () -> Void) -> UpstreamContent {
         switch self {
         case .none, .bytes, .held:

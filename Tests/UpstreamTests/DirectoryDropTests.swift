@@ -316,7 +316,7 @@ struct DirectoryDropTests {
     )
     func fullForRecord() throws {
         let directory = try ScratchDirectory()
-        // The file system has one page for the record's name, and none for its text.
+        // One page for the record's name, none for its text.
         let mounted = mount("none", directory.path, "tmpfs", 0, "size=64k")
         guard mounted == 0 else { try Test.cancel("a tmpfs cannot be mounted here") }
         defer { umount2(directory.path, 2) }
@@ -336,7 +336,7 @@ private final class OpenFile {
     deinit { close(number) }
 }
 
-/// O_TMPFILE, by its value since Swift does not import it; nil if the file system does not support it.
+/// O_TMPFILE, which Swift does not import; nil if the file system does not support it.
 private let temporaryFileFlag: Int32? = {
     let flag = Int32(0o20_000_000) | O_DIRECTORY
     let number = open(NSTemporaryDirectory(), O_RDWR | flag, 0o600)

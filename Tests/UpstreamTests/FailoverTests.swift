@@ -1,5 +1,4 @@
-// Several targets: the choice of the target, and that no second target gets a request that a first may have
-// received.
+// Several targets: the choice, and that no second target gets a request that a first may have received.
 
 import Foundation
 import HTTPTypes
@@ -12,7 +11,7 @@ import Testing
 
 @Suite("Several targets")
 struct FailoverTests {
-    /// The reported reasons for skipped targets.
+    /// The reasons for skipped targets.
     private final class Skipped: Sendable {
         private let all = Mutex<[String]>([])
         var reasons: [String] { all.withLock { $0 } }
@@ -38,7 +37,6 @@ struct FailoverTests {
         )
     }
 
-    /// The base URL of a stopped origin.
     private func deadBase() throws -> String {
         let origin = try LoopbackOrigin()
         let base = origin.base

@@ -1,4 +1,4 @@
-// The state that a handle keeps between requests, and content that libcurl reads from the gateway's memory.
+// The state that a handle keeps between requests, and content read from the gateway's memory.
 
 import Foundation
 import SpoolgatePosix
@@ -34,7 +34,6 @@ struct KeptHandleTests {
     func sequence() throws {
         let origin = try LoopbackOrigin()
         let upstream = try upstream(origin.base)
-        // Each kind after each kind.
         let kinds = Kind.allCases.flatMap { one in Kind.allCases.flatMap { [one, $0] } }
         for (number, kind) in kinds.enumerated() {
             let length: Int64 = [20, 65_535, 65_536, 131_072][number % 4]
@@ -107,7 +106,7 @@ struct KeptHandleTests {
         }
         let found = firsts.withLock { $0 }
         #expect(found.count == times.count)
-        // A cork holds a segment for at most 200 ms; after that the header section is sent alone.
+        // A cork holds a segment for at most 200 ms, then the header section is sent alone.
         for (first, time) in zip(found, times) where time < .milliseconds(200) {
             #expect(first > 0, "\(found) in \(times)")
         }
@@ -115,7 +114,7 @@ struct KeptHandleTests {
     }
 }
 
-/// A buffer with the first `length` bytes of the pattern.
+/// The pattern's first `length` bytes.
 private func buffer(_ length: Int64) throws -> ContentBuffer {
     let buffer = try ContentBuffer(capacity: 1 << 20)
     buffer.fill { free in

@@ -1,7 +1,5 @@
-// A table of the ways in which an origin misbehaves: the outcome, its reason, whether a deadline ended the attempt,
-// and the number of requests the origin received.
-//
-// Cases that need more than a row are in the tests of their subject (deadlines, responses, TLS).
+// The ways in which an origin misbehaves: the outcome, its reason, whether a deadline ended the attempt, and the number
+// of requests received.
 
 import Foundation
 import HTTPTypes
@@ -25,7 +23,7 @@ struct MisbehaviourTests {
         /// A part of the reason.
         var words = ""
         var timedOut = false
-        /// The number of requests whose header section the origin read.
+        /// The requests whose header section the origin read.
         var seen = 1
         var interim: [Int] = []
     }
@@ -42,7 +40,7 @@ struct MisbehaviourTests {
         }
     }
 
-    /// The content's length: more than socket buffers hold.
+    /// More than socket buffers hold.
     private static let length: Int64 = 20_000_000
 
     private static let cases = [
@@ -227,7 +225,7 @@ struct MisbehaviourTests {
                     try connection.send(answer + forged)
                 } else {
                     try connection.send(answer)
-                    // After the response was read: the connection is idle in the pool.
+                    // The response was read: the connection is idle in the pool.
                     try eventually("the first attempt has ended") { hasForged.withLock { $0 } }
                     try connection.send(forged)
                     hasForged.withLock { $0 = false }

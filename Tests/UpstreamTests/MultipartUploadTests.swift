@@ -1,4 +1,4 @@
-// Uploads that are stored in a bucket in parts.
+// Uploads stored in a bucket in parts.
 
 import Foundation
 import HTTPTypes
@@ -14,7 +14,7 @@ struct MultipartUploadTests {
     private static let id = UploadID(high: 1, low: 2)
     private static let length: Int64 = 250_000
 
-    /// A store that accepts an upload in parts, except for the requests to which `answer` responds.
+    /// Accepts an upload in parts, except for requests to which `answer` responds.
     private func store(
         _ answer: @escaping @Sendable (LoopbackOrigin.Request) -> BucketUnderTest.Answer?
     ) throws -> BucketUnderTest {
@@ -108,7 +108,7 @@ struct MultipartUploadTests {
         let test = try store { $0.target.contains("partNumber=2") ? answer : nil }
         let outcome = test.put(pattern(Self.length))
         #expect(answer.status == nil ? outcome.isIndeterminate : outcome.isPutOff)
-        // A part that was refused temporarily or got no response was sent again a few times.
+        // A part refused temporarily or without a response was sent again.
         let isRepeated = answer.status == nil || answer.status == "503 S"
         #expect(asked(test).count { $0 == Self.part(2) } >= (isRepeated ? 3 : 1))
         let asked = asked(test).filter { $0 != Self.part(2) }

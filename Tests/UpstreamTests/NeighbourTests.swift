@@ -1,7 +1,5 @@
-// An upstream that fails between two attempts, or during one.
-//
-// The next attempt after its recovery succeeds, and the outcome of the failed attempt says correctly which data the
-// upstream may have received.
+// An upstream that fails between attempts or during one: the next attempt after its recovery succeeds, and the failed
+// outcome says correctly which data the upstream may have received.
 
 import Foundation
 import HTTPTypes
@@ -14,7 +12,7 @@ import Testing
 
 @Suite("A failing upstream")
 struct NeighbourTests {
-    /// A failing relay in front of an origin that responds with 201.
+    /// A failing relay before an origin that responds with 201.
     private struct Place {
         let origin: LoopbackOrigin
         let authority: TestAuthority?
@@ -70,7 +68,7 @@ struct NeighbourTests {
                 case .refuses: #expect(outcome.isNotReached, "\(trouble): \(outcome)")
                 // libcurl caches the address for a minute.
                 case .noName: #expect(outcome.isNotReached || outcome == .answered)
-                // If the connection is closed at once, or within the TLS handshake, no request was sent.
+                // Closed at once or within the TLS handshake: no request was sent.
                 case .closes(after: 0), .resets(after: 0):
                     #expect(outcome.isNotReached || outcome.isIndeterminate, "\(trouble)")
                 default:

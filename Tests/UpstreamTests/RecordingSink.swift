@@ -1,4 +1,4 @@
-// Shared by the tests of this target: a sink that records, and shorthands for requests.
+// A sink that records, and shorthands for requests.
 
 import Foundation
 import HTTPTypes
@@ -105,7 +105,7 @@ func pattern(_ length: Int64) -> UpstreamContent {
     }
 }
 
-/// The first `before` bytes of the pattern, `middle` bytes read as from a file, and `after` more.
+/// `before` bytes of the pattern, `middle` as from a file, and `after` more.
 func framedPattern(before: Int, middle: Int64, after: Int) -> UpstreamContent {
     func bytes(_ count: Int, from position: Int64) -> [UInt8] {
         var bytes = [UInt8](repeating: 0, count: count)
@@ -124,7 +124,6 @@ func framedPattern(before: Int, middle: Int64, after: Int) -> UpstreamContent {
     )
 }
 
-/// A stream of the same bytes in pieces of `piece`.
 func patternStream(_ length: Int64, piece: Int, saysLength: Bool) -> UpstreamContent {
     var position: Int64 = 0
     return .stream(length: saysLength ? length : nil) { buffer in

@@ -150,7 +150,7 @@ struct RequestTests {
         }
         let found = firsts.withLock { $0 }
         #expect(found.count == times.count)
-        // A cork holds a segment for at most 200 ms; after that the header section is sent alone.
+        // A cork holds a segment for at most 200 ms, then the header section is sent alone.
         for (first, time) in zip(found, times) where time < .milliseconds(200) {
             #expect(first > 0, "\(found) in \(times)")
         }

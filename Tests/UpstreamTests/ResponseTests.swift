@@ -190,8 +190,8 @@ struct ResponseTests {
         }
     }
 
-    /// The race between libcurl's check of the socket and a failing write cannot be forced, so the test makes the
-    /// calls itself.
+    /// The race between libcurl's socket check and a failing write cannot be forced, so the test makes the calls
+    /// itself.
     @Test(
         "an unread response is used after a failed write, if it is complete",
         arguments: [

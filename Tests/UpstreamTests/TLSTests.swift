@@ -42,10 +42,8 @@ struct TLSTests {
         #expect(outcome.reason.contains("expired"), "\(outcome)")
     }
 
-    /// A missing client certificate that is required.
-    ///
-    /// TLS 1.2 refuses it in the handshake. With TLS 1.3 the client has sent its request by then (RFC 8446 figure
-    /// 1), and libcurl reports nothing that proves that it was not read.
+    /// TLS 1.2 refuses a missing client certificate in the handshake; with TLS 1.3 the client has sent its request by
+    /// then (RFC 8446 figure 1), and libcurl reports nothing that proves that it was not read.
     @Test(
         "a required client certificate that is missing: TLS 1.2 is not reached, 1.3 may have been",
         arguments: [

@@ -11,7 +11,7 @@ import Testing
 /// Counts progress calls, and can block in them.
 private final class PatientSink: ResponseSink {
     let whileWaiting: (Int) -> Void
-    /// The number of calls before the header section.
+    /// Before the header section.
     private(set) var calls = 0
     private(set) var hasHead = false
 
@@ -30,7 +30,7 @@ private final class PatientSink: ResponseSink {
 
 @Suite("During an attempt")
 struct WaitingTests {
-    /// An origin that responds once `isDue` is true.
+    /// Responds once `isDue`.
     private func origin(_ isDue: Monitor<Bool>) throws -> LoopbackOrigin {
         try LoopbackOrigin { connection in
             guard try connection.receiveRequest() != nil else { return }

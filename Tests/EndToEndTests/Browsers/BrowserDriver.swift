@@ -1,5 +1,4 @@
-// The WebDriver commands that tests use, sent as JSON over HTTP to a driver (Chromium, WebKit) or as in
-// MarionetteDriver.swift (Firefox).
+// The tests' WebDriver commands, sent as JSON over HTTP (Chromium, WebKit) or by MarionetteDriver.swift (Firefox).
 
 import Foundation
 import SpoolgateTestSupport
@@ -12,10 +11,10 @@ enum BrowserCommand {
     case click(String)
     /// The element's identifier.
     case sendKeys(String)
-    /// The path of an extension of one driver.
+    /// The path of a driver's extension.
     case vendor(String)
 
-    /// The method, and the path below the session's path.
+    /// The method, and the path below the session's.
     var http: (method: String, path: String) {
         switch self {
         case .navigate: ("POST", "/url")
@@ -36,7 +35,7 @@ enum BrowserCommand {
         }
     }
 
-    /// Marionette's name, and the parameter that is part of the path in WebDriver.
+    /// Marionette's name, and the parameter that WebDriver has in the path.
     var marionette: (name: String, parameters: [String: Any]) {
         switch self {
         case .navigate: ("WebDriver:Navigate", [:])
@@ -59,10 +58,10 @@ enum BrowserCommand {
 }
 
 protocol BrowserDriver: AnyObject {
-    /// Runs a command and returns its value, or throws the browser's error.
+    /// Returns a command's value, or throws the browser's error.
     func perform(_ command: BrowserCommand, _ body: [String: Any]) throws -> Any
 
-    /// Ends the session if the driver responds; the processes may outlive it.
+    /// Ends the session if the driver responds; processes may outlive it.
     func end()
 }
 
@@ -72,7 +71,7 @@ final class HTTPDriver: BrowserDriver {
     private let process: Daemon
     private var session = ""
 
-    /// Starts `program`, which takes `--port=N`, and opens a session.
+    /// Starts `program` with `--port=N` and opens a session.
     init(_ program: String, capabilities: [String: Any], environment: [String: String], log: URL)
         throws
     {

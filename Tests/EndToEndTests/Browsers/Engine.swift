@@ -1,4 +1,4 @@
-// The browser engines under test, and the programs that they need.
+// The browser engines under test, and their programs.
 
 import Foundation
 import Testing
@@ -29,7 +29,7 @@ enum Engine: String, CaseIterable, Sendable, CustomTestStringConvertible {
         }
     }
 
-    /// WebKit's own small browser, which is not in `PATH`.
+    /// WebKit's small browser, which is not in `PATH`.
     static let miniBrowser: String? = {
         let libraries = "/usr/lib/" + (hasARM ? "aarch64-linux-gnu" : "x86_64-linux-gnu")
         let versions = (try? FileManager.default.contentsOfDirectory(atPath: libraries)) ?? []

@@ -1,10 +1,9 @@
-// The shipped page in each engine: the user's actions, and the bytes that an application behind nginx receives.
+// The shipped page in each engine: user actions, and the bytes that reach an application behind nginx.
 
 import Foundation
 import SpoolgateTestSupport
 import Testing
 
-/// The page in a browser, an application behind the gateway, and a file to upload.
 private struct Stage {
     let application: LoopbackOrigin
     let page: PageUnderTest
@@ -47,7 +46,7 @@ struct EngineTests {
         try LoopbackOrigin(status: "201 Created")
     }
 
-    /// Checks that a browser leaves neither a process nor a file after its test.
+    /// Checks that a browser leaves no process and no file.
     private static func isGone(_ engine: Engine) throws {
         var directory = URL(filePath: "/")
         do {
@@ -105,7 +104,7 @@ struct EngineTests {
         try eventually("the page asks for the file again") {
             try page.unfinished() == [Stage.name]
         }
-        // Without the cut, bytes in the system's buffers would arrive although the page is gone.
+        // Otherwise bytes in the system's buffers would arrive although the page is gone.
         page.network.cut()
         page.network.hold(at: nil)
         page.network.restore()
@@ -115,18 +114,17 @@ struct EngineTests {
         try stage.choose()
         try stage.expectDelivered()
         #expect(try page.creations() == 1)
-        // The allowance is for the header sections of some requests.
+        // The allowance is for some requests' header sections.
         let sent = page.network.passed - passed
         #expect(sent < Stage.length - offset + 100_000, "\((try? page.history()) ?? "")")
     }
 
-    /// Makes `away` wait in real time, about two minutes for each engine.
-    ///
-    /// Not part of `make test`: `SPOOLGATE_REAL_CLOCK=1 swift test --filter EngineTests`.
+    /// Makes `away` wait in real time, about two minutes for each engine: `SPOOLGATE_REAL_CLOCK=1 swift test --filter
+    /// EngineTests`.
     private static let hasRealClock =
         ProcessInfo.processInfo.environment["SPOOLGATE_REAL_CLOCK"] != nil
 
-    /// Runs the page's clock and timers faster by the given factor.
+    /// Runs the page's clock and timers faster by a factor.
     private static let hasten = """
         const rate = arguments[0], { setTimeout, setInterval } = window
         window.setTimeout = (body, delay, ...rest) => setTimeout.call(window, body, (delay ?? 0) / rate, ...rest)
@@ -153,7 +151,7 @@ struct EngineTests {
             (try page.browser.run("return window.Date.now()") as? NSNumber)?.doubleValue ?? 0
         }
         let start = try time()
-        // A client that gives up after 70 seconds has made its last attempt by now.
+        // A client that gives up after 70 seconds has made its last attempt.
         try eventually("the page's clock advances by 100 seconds") { try time() >= start + 100_000 }
         #expect(page.network.refused >= 3)
         page.network.hold(at: nil)
@@ -262,7 +260,7 @@ struct EngineTests {
             }
         }
         #expect(try complaints() == [])
-        // The test causes a violation itself to prove that violations are reported.
+        // The test's own violation proves that violations are reported.
         try page.browser.run("new Image().src = 'http://127.0.0.1:1/other.png'")
         try eventually("the browser reports the violation") { try page.violations() > 0 }
         #expect(try page.violations() == 1)

@@ -1,4 +1,4 @@
-// The certificate of `make run`, which developers make their browsers trust.
+// The certificate of `make run`, for developers' browsers to trust.
 
 import Foundation
 import SpoolgateTestSupport

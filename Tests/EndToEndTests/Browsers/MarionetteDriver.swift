@@ -10,7 +10,7 @@ final class MarionetteDriver: BrowserDriver {
     private var unread: [UInt8] = []
     private var count = 0
 
-    /// Starts Firefox and opens a session; `preferences` are lines of `user.js`, as name and JavaScript value.
+    /// Starts Firefox and opens a session; `preferences` are names and JavaScript values for `user.js`.
     init(
         in directory: URL,
         preferences: [String: String],
@@ -19,7 +19,7 @@ final class MarionetteDriver: BrowserDriver {
     ) throws {
         let profile = directory.appending(path: "profile")
         try FileManager.default.createDirectory(at: profile, withIntermediateDirectories: true)
-        // Port 0 makes Firefox choose a free port and write it to its profile.
+        // Port 0 makes Firefox choose a port and write it to its profile.
         let all = ["marionette.port": "0"].merging(preferences) { $1 }
         let lines = all.map { "user_pref(\"\($0.key)\", \($0.value));\n" }.joined()
         try Data(lines.utf8).write(to: profile.appending(path: "user.js"))
@@ -67,7 +67,7 @@ final class MarionetteDriver: BrowserDriver {
         return try body()
     }
 
-    /// Sends a command and returns its result, which is `{"value": …}` for some commands and the bare value for others.
+    /// Returns a command's result: `{"value": …}` for some commands, the bare value for others.
     private func call(_ name: String, _ parameters: [String: Any]) throws -> Any {
         count += 1
         let message = try JSONSerialization.data(withJSONObject: [0, count, name, parameters])

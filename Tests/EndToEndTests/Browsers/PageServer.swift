@@ -29,7 +29,7 @@ final class PageServer {
                         "Content-Type: \(type); charset=utf-8",
                         // WebKit's `'self'` matches nothing in a frame without an origin.
                         "Content-Security-Policy: default-src 'self' \(own); connect-src \(uploads)",
-                        // In a sandboxed frame the page has no origin, so its modules are from another one.
+                        // A sandboxed page has no origin, so its modules are from another one.
                         "Access-Control-Allow-Origin: *",
                     ],
                     content: text.replacing("\"/files/\"", with: "\"\(uploads)/files/\"")
@@ -38,7 +38,7 @@ final class PageServer {
         }
     }
 
-    /// A page that embeds the shipped one in a frame with scripts but without storage.
+    /// A page that embeds the shipped one in a frame with scripts but no storage.
     private static let framed = """
         <!doctype html><title>Framed</title>
         <iframe sandbox="allow-scripts allow-forms" src="/" width="900" height="700"></iframe>
@@ -46,7 +46,6 @@ final class PageServer {
 
     var origin: String { "http://localhost:\(server.port)" }
 
-    /// Sets the origin that the page uploads to.
     func upload(to origin: String) { uploads.update { $0 = origin } }
 
     private static func file(_ target: String) -> (type: String, text: String)? {

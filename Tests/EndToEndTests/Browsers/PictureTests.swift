@@ -1,8 +1,6 @@
-// Screenshots of the upload page and the status page for human review:
+// Screenshots of the upload and status pages for review, in two widths and two color schemes, in each engine:
 //
 //     SPOOLGATE_SHOTS=DIR swift test --filter PictureTests
-//
-// Two widths and two color schemes, in each engine.
 
 import Foundation
 import SpoolgateTestSupport
@@ -38,7 +36,7 @@ struct PictureTests {
         setup.isDark = isDark
         let page = try PageUnderTest(engine, setup, upstream: application.base)
         func shoot(_ name: String) throws {
-            // The window of MiniBrowser cannot be narrower than 500 pixels.
+            // MiniBrowser's window cannot be narrower than 500 pixels.
             for width in [engine == .webkit ? 500 : 320, 1400] {
                 try page.browser.resize(width: width, height: 900)
                 let scheme = isDark ? "dark" : "light"

@@ -1,7 +1,6 @@
-// A spool of another build, stored in the repository by `Tests/Upgrade/store.sh COMMIT`: an archive of its directory,
-// and a file with the facts about its uploads.
+// A spool of another build, stored by `Tests/Upgrade/store.sh COMMIT`: its directory, and the facts about its uploads.
 //
-// Invariant: its files are unchanged, except that the writer is set to the running kernel or to another one.
+// Invariant: only the writer in its files is changed, to the running kernel or another one.
 
 import Foundation
 import SpoolgateTestSupport
@@ -27,7 +26,7 @@ final class StoredSpool {
     let uploads: [UpgradeUpload]
     private let scratch: ScratchDirectory
 
-    /// Unpacks the spool of a commit, as if the process crashed or the machine restarted since.
+    /// Unpacks the spool as if the process crashed or the machine restarted since.
     init(of commit: String, _ cases: [UpgradeCase], isAfterPowerCut: Bool) throws {
         scratch = try ScratchDirectory(in: ScratchDirectory.memory)
         directory = scratch.file("spool")
@@ -81,7 +80,7 @@ final class StoredSpool {
 }
 
 extension RecordSlots {
-    /// Changes the line of each slot in a record's file, given without its checksum, and keeps the file's time.
+    /// Changes each slot's line, given without its checksum, and keeps the file's time.
     static func edit(_ url: URL, of id: UploadID, _ change: (String) -> String) throws {
         let date = try url.resourceValues(forKeys: [.contentModificationDateKey])
         let file = try FileHandle(forUpdating: url)
@@ -100,7 +99,7 @@ extension RecordSlots {
             try file.write(contentsOf: Data((text + padding + "\n").utf8))
         }
         try file.close()
-        // This time determines the upload's age.
+        // This determines the upload's age.
         try FileManager.default.setAttributes(
             [.modificationDate: date.contentModificationDate ?? Date()],
             ofItemAtPath: url.path()

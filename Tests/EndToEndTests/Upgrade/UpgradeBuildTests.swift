@@ -1,4 +1,4 @@
-// Both directions between two builds, with both programs: `make upgrade-test`.
+// Both directions between two builds: `make upgrade-test`.
 
 import Foundation
 import SpoolgatePosix
@@ -162,7 +162,7 @@ struct UpgradeBuildTests {
         }
         sandbox.daemon.signal(SIGTERM)
         try eventually("it drains") {
-            // The previous build may be older than the message "shutdown started".
+            // The previous build may be older than this message.
             sandbox.log.contains("shutdown started") || sandbox.log.contains("msg=draining")
         }
         gate.open()
@@ -235,7 +235,7 @@ struct UpgradeBuildTests {
             sent: bytes.prefix(1 << 20)
         )
         try eventually("content arrives") { try one.spooledOffset() > 600_000 }
-        // A newer request gets the upload, regardless of its daemon.
+        // A newer request gets the upload from any daemon.
         let offset = try two.offset(of: resource)
         #expect(offset > 600_000 && offset <= 1 << 20)
         sender.cut()
@@ -244,7 +244,7 @@ struct UpgradeBuildTests {
         #expect(try one.append(resource, offset: bytes.count).status == 201)
         #expect(origin.requests.map { Data($0.content) } == [bytes])
 
-        // The uploads are in both queues, and each is delivered by one daemon.
+        // Both queues have the uploads; one daemon delivers each.
         for number in 0..<20 {
             let sandbox = number % 2 == 0 ? one : two
             let answer = try sandbox.ask(
@@ -361,7 +361,7 @@ struct UpgradeBuildTests {
         )
         let resource = String(try #require(created["location"]).drop(upTo: "/files/"))
         _ = try sandbox.append(resource, bytes.prefix(1_000), complete: false)
-        // At this call the file has both names, and its record says that the attempt is in progress.
+        // At this call the file has both names, and the record an attempt in progress.
         let calls = try SystemCalls(
             of: sandbox,
             ["fsync"],

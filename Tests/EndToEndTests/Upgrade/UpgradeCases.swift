@@ -1,19 +1,19 @@
-// The uploads that one build writes and another one serves: each state of docs/STATES.md, and each kind of record in
-// spoolgate-spool(5) that a daemon can be made to write.
+// The uploads that one build writes and another serves: each state of docs/STATES.md, and each kind of record in
+// spoolgate-spool(5) that a daemon can write.
 //
-// Invariant: each build since the first of format 2 accepts the clients and the settings.
+// Invariant: each build since the first of format 2 accepts the clients and settings.
 
 import Foundation
 import SpoolgateTestSupport
 import Testing
 
 extension UpgradeCase {
-    /// The cases that each build can write.
+    /// Each build can write these.
     static let all = received + onTheirWay + made + delivered + undelivered + ended
 
-    /// The cases that only newer builds write.
+    /// Only newer builds write these.
     static let ofNewer: [UpgradeCase] = [
-        // An older build itself treats a 401 as final, but its client can complete an upload left by a newer build.
+        // An older build treats a 401 as final, but its client can complete an upload of a newer build.
         refused("credentials", .refuse("401 Unauthorized"), .waiting, status: 401, complete: "?0") {
             try $0.finish($1)
         },
@@ -97,7 +97,7 @@ extension UpgradeCase {
                 try stage.finish(upload)
             }
         ) { stage, upload in try stage.create(upload, sending: 2_000) },
-        // The authorizer has set its owner and its maximum size.
+        // The authorizer has set owner and maximum size.
         part(
             "authorized",
             route: "authorized",
@@ -174,13 +174,13 @@ extension UpgradeCase {
             try stage.awaitContent(upload, beyond: 2_000)
         },
         delivering("sent-post", method: "POST", .indeterminate),
-        // Not all of its content was durable.
+        // Not all content was durable.
         delivering("sent-put", method: "PUT", .repeated, afterPowerCut: .partial),
         delivering("queued-post", route: "accepted", method: "POST", .indeterminate),
         delivering("queued-put", route: "accepted", method: "PUT", .repeated),
     ]
 
-    /// Starts an upload in one request, as a client of the draft that receives its URL in a 104.
+    /// Starts an upload in one request and receives its URL in a 104.
     private static func begin(
         _ stage: UpgradeStage,
         _ upload: UpgradeUpload
@@ -197,7 +197,7 @@ extension UpgradeCase {
         return client
     }
 
-    /// An upload that its upstream has received without responding.
+    /// Its upstream has received it without responding.
     private static func delivering(
         _ name: String,
         route: String = "plain",
@@ -259,7 +259,7 @@ extension UpgradeCase {
                 for part in upload.parts { part.state = .delivered }
             }
         ),
-        // The joined upload is complete, but its upstream was not reachable.
+        // Complete, but its upstream was not reachable.
         UpgradeCase(
             "joined",
             route: "away",
@@ -313,7 +313,7 @@ extension UpgradeCase {
         answered("answered-post", .take, status: 201),
         answered("answered-put", method: "PUT", .take, status: 201),
         answered("refused", .refuse("422 Unprocessable Content"), status: 422),
-        // Its response has more content than is stored.
+        // The response is larger than is stored.
         answered("answered-at-length", .takeSaying(3_000), status: 201),
         answered("dropped", route: "dropped", .take, status: 201),
         // Its response is kept for a day.
@@ -376,7 +376,7 @@ extension UpgradeCase {
         refused("unanswered-at-once", .lose, .indeterminate, status: 502, complete: "?1"),
     ]
 
-    /// An upload whose client waits, and receives the failure of the delivery.
+    /// An upload whose client waits and receives the delivery's failure.
     private static func refused(
         _ name: String,
         route: String = "plain",
@@ -400,7 +400,7 @@ extension UpgradeCase {
         )
     }
 
-    /// Sends an upload on a route that accepts it, and waits until its record has one of these states.
+    /// Sends an upload and waits until its record has one of these states.
     private static func accept(
         _ upload: UpgradeUpload,
         _ stage: UpgradeStage,
@@ -413,7 +413,7 @@ extension UpgradeCase {
         try stage.awaitState(upload, states)
     }
 
-    /// An accepted upload whose upstream is not reachable.
+    /// Its upstream is not reachable.
     private static func waiting(
         _ name: String,
         route: String = "queued",
@@ -445,7 +445,7 @@ extension UpgradeCase {
         )
     }
 
-    /// An accepted upload that its upstream did not accept.
+    /// Its upstream did not accept it.
     private static func accepted(
         _ name: String,
         _ reply: UpgradeUpstreams.Reply,

@@ -1,6 +1,6 @@
-// A spool that one build of the program writes and another one serves, with its web server, upstreams and clients.
+// A spool that one build writes and another serves.
 //
-// Invariant: each complete request to an upstream is accounted for, before and after each step.
+// Invariant: each complete request to an upstream is accounted for before and after each step.
 
 import Foundation
 import SpoolgatePosix
@@ -8,26 +8,25 @@ import SpoolgateTestSupport
 import Testing
 
 final class UpgradeStage {
-    /// The relation between the processes.
     enum Kind: String, CaseIterable {
         case plain
         /// The spool of one of several nodes behind one web server.
         case node
-        /// A spool that several hosts share, where each process is a writer of its own.
+        /// Each process is a writer of its own.
         case shared
 
-        /// Whether content of another process counts as content before a power failure.
+        /// Whether another process's content is treated as after a power failure.
         var isAfterPowerCut: Bool { self == .shared }
     }
 
     let sandbox: Sandbox
     let upstreams: UpgradeUpstreams
-    /// The uploads in the spool, in the order of the cases.
+    /// In the order of the cases.
     private(set) var uploads: [UpgradeUpload] = []
     private let routes: Set<String>
-    /// Connections of clients with a request in progress.
+    /// Each has a request in progress.
     private var open: [WireClient] = []
-    /// When the spool was written; the uploads' age counts from then.
+    /// The uploads' age counts from then.
     private var written = Date()
 
     private static let routes: [String: [String]] = [
@@ -41,7 +40,6 @@ final class UpgradeStage {
         "authorized": ["upstream: UP/application", "authorize: {url: 'UP/authorizer:/may'}"],
     ]
 
-    /// Starts a daemon in a new or the stored spool.
     init(
         _ build: String,
         _ kind: Kind = .plain,
@@ -59,7 +57,7 @@ final class UpgradeStage {
         }
         var routes = Self.routes
         routes["dropped"] = ["upstream: directory:\(upstreams.dropDirectory)"]
-        // The writer changes in a shared spool, and content of `promise: process` does not survive that.
+        // A shared spool's writer changes, which content of `promise: process` does not survive.
         if kind != .shared { routes["process"] = ["upstream: UP/application", "promise: process"] }
         self.routes = Set(routes.keys)
         // Earlier modules write content only in locations that enable it.
@@ -99,7 +97,7 @@ final class UpgradeStage {
 
     // MARK: Builds
 
-    /// Lets a client bring an upload into the state of each case.
+    /// Brings an upload into the state of each case.
     func write(_ cases: [UpgradeCase], isAfterPowerCut: Bool = false) throws {
         for scene in cases where routes.contains(scene.route) {
             let upload = UpgradeUpload(scene, isAfterPowerCut: isAfterPowerCut)
@@ -110,8 +108,7 @@ final class UpgradeStage {
         }
     }
 
-    /// Records the facts of each upload and kills the daemon during its work; from then on the application accepts all
-    /// uploads.
+    /// Records each upload's facts and kills the daemon; then the application accepts all uploads.
     func endWriting() throws {
         let listed = try list()
         for upload in uploads + uploads.flatMap(\.parts) {
@@ -136,10 +133,9 @@ final class UpgradeStage {
 
     // MARK: Clients
 
-    /// Keeps a client's request in progress until the daemon ends.
+    /// Keeps a request in progress until the daemon ends.
     func keep(_ client: WireClient) { open.append(client) }
 
-    /// Creates an upload resource with the first bytes of the content.
     func create(
         _ upload: UpgradeUpload,
         _ fields: [String] = [],
@@ -164,7 +160,7 @@ final class UpgradeStage {
         try tell(upload, answer["upload-offset"] ?? "0")
     }
 
-    /// Appends content from the offset that the client knows up to `end`.
+    /// Appends from the client's offset up to `end`.
     func append(
         _ upload: UpgradeUpload,
         to end: Int,
@@ -189,7 +185,7 @@ final class UpgradeStage {
         return answer
     }
 
-    /// Starts an append that completes the upload, sends its content up to `end`, and keeps the connection.
+    /// Starts the completing append, sends content up to `end`, and keeps the connection.
     func beginAppend(_ upload: UpgradeUpload, sending end: Int, _ fields: [String] = []) throws {
         let client = try sandbox.open(
             "PATCH",
@@ -212,7 +208,7 @@ final class UpgradeStage {
         return own + ["Upload-Offset: \(upload.told)"] + upload.fields
     }
 
-    /// Requests the offset; nil if the upload does not exist.
+    /// nil if the upload does not exist.
     func ask(_ upload: UpgradeUpload) throws -> Int? {
         let own = upload.isTus ? ["Tus-Resumable: 1.0.0"] : []
         // The connection breaks if the queue holds the lock.
@@ -265,7 +261,6 @@ final class UpgradeStage {
         }
     }
 
-    /// Records the final response that an upload's client received.
     func take(_ answer: WireClient.Answer, of upload: UpgradeUpload) {
         upload.response = .init(
             status: answer.status,
@@ -296,7 +291,7 @@ final class UpgradeStage {
 
     // MARK: Checks
 
-    /// Checks that each upload is unchanged for its client, its operator and its upstream.
+    /// Checks that each upload is unchanged for its client, operator and upstream.
     func check() throws {
         let listed = try list()
         for upload in uploads {
@@ -349,7 +344,7 @@ final class UpgradeStage {
         try checkRequests(upload)
     }
 
-    /// Requests the final response again, which causes no request to an upstream.
+    /// The repetition causes no request to an upstream.
     private func checkReplay(_ upload: UpgradeUpload) throws {
         upload.told = upload.content.count
         let answer = try append(upload, to: upload.told, complete: true)
@@ -402,7 +397,6 @@ final class UpgradeStage {
         upload.state = .answered
     }
 
-    /// Lets the queue deliver an upload by an operator's command.
     func deliver(_ upload: UpgradeUpload, by command: String) throws {
         try upstreams.startLater()
         let done = try sandbox.spoolgate(command, try #require(upload.id))
@@ -411,7 +405,7 @@ final class UpgradeStage {
         (upload.state, upload.response) = (.delivered, nil)
     }
 
-    /// Sets an upload's age and removes it by a purge of expired uploads.
+    /// Sets an upload's age and purges expired uploads.
     func expire(_ upload: UpgradeUpload, days: Double) throws {
         let id = try #require(upload.id)
         let folder = sandbox.spool.appending(path: "uploads/\(id.prefix(1))").path()
@@ -434,7 +428,7 @@ final class UpgradeStage {
         upload.state = .gone
     }
 
-    /// Checks that a purge removes only expired uploads, and that a forced one leaves an empty spool.
+    /// Only expired uploads are purged, and a forced purge leaves an empty spool.
     func checkPurge() throws {
         let purge = try sandbox.spoolgate("purge")
         #expect(purge.output.contains("Removed 0 uploads"), "\(purge.output)")

@@ -1,4 +1,4 @@
-// A spool that one build of the program wrote, served by a later or an earlier build.
+// A spool that one build wrote, served by a later or earlier one.
 //
 // `make test` serves the stored spools (Tests/Upgrade). `make upgrade-test PREVIOUS=COMMIT` runs both directions.
 
@@ -8,7 +8,7 @@ import Testing
 
 enum PreviousBuild {
     static let program = ProcessInfo.processInfo.environment["SPOOLGATE_PREVIOUS"]
-    /// Its sources, if Tests/Upgrade/previous.sh built the program; otherwise those of the build under test.
+    /// Its sources if Tests/Upgrade/previous.sh built it, otherwise those of the build under test.
     static let sources: URL = {
         let root = URL(filePath: program ?? "").deletingLastPathComponent()
             .deletingLastPathComponent().deletingLastPathComponent()
@@ -34,7 +34,6 @@ struct UpgradeTests {
             UpgradeCase.all,
             isAfterPowerCut: isAfterPowerCut
         )
-        // Each case must have an upload.
         #expect(Set(spool.uploads.map(\.name)) == Set(UpgradeCase.all.map(\.name)))
         let events = try WaitingEvents(in: spool.directory)
         let stage = try UpgradeStage(Sandbox.program, .node, stored: spool)
@@ -46,7 +45,7 @@ struct UpgradeTests {
 }
 
 struct WaitingEvents {
-    /// The identifiers of their deliveries, in order.
+    /// The identifiers, in order.
     let deliveries: [String]
 
     init(in spool: String) throws {
@@ -60,7 +59,7 @@ struct WaitingEvents {
             .map { String($0.split(separator: " ")[1]) }
     }
 
-    /// Checks that their receiver gets them in order and before all others.
+    /// The receiver gets them in order and before all others.
     func checkSent(_ stage: UpgradeStage) throws {
         #expect(!deliveries.isEmpty)
         try stage.upstreams.startReceiver()

@@ -1,21 +1,20 @@
-// One upload that one build brings into a state and another one serves, with the knowledge of its client, its upstream
-// and its operator.
+// One upload that one build brings into a state and another serves.
 //
-// Invariant: it can be stored and read back, so a stored spool is checked like a new one.
+// Invariant: it can be read back, so a stored spool is checked like a new one.
 
 import Foundation
 import SpoolgateTestSupport
 import Testing
 
-/// The state of an upload after the next daemon's start, as its client sees it.
+/// The state for its client after the next daemon's start.
 enum UpgradeState: String, Codable {
-    /// Not complete; the offset is between the last reported one and the number of bytes sent.
+    /// The offset is between the last reported one and the bytes sent.
     case partial
-    /// Complete, and waits for its client or for the queue.
+    /// Complete; waits for its client or the queue.
     case waiting
-    /// The interrupted attempt is safe to repeat: the queue delivers it again.
+    /// The queue repeats the interrupted attempt, which is safe.
     case repeated
-    /// Its response is stored, and its client can request it again.
+    /// Its client can request the stored response again.
     case answered
     /// Delivered, and its client does not request the response.
     case delivered
@@ -41,7 +40,7 @@ enum UpgradeState: String, Codable {
     }
 }
 
-/// One upload, with the knowledge of its client, its upstream and its operator.
+/// An upload as its client, upstream and operator know it.
 final class UpgradeUpload: Codable {
     struct Response: Codable, Equatable {
         var status: Int
@@ -49,30 +48,29 @@ final class UpgradeUpload: Codable {
         var content: Data
     }
 
-    /// The name of its case, and the last segment of its target.
+    /// Its case's name, and the last segment of its target.
     let name: String
     /// The first segment of its target below `/files/`.
     let route: String
     let method: String
     let size: Int
-    /// The fields that identify its client in each request.
+    /// They identify its client in each request.
     let fields: [String]
     let isTus: Bool
     var resource: String?
-    /// The path of its status resource, if its client received 202.
+    /// The path of its status resource, after a 202.
     var status: String?
     /// The last offset reported to its client.
     var told = 0
-    /// The bytes of content that its client has sent without being refused.
+    /// The bytes that its client has sent without refusal.
     var sent = 0
-    /// The final response; nil: none, or its content is too large to be stored.
+    /// nil: none, or its content is too large to be stored.
     var response: Response?
     var state: UpgradeState
-    /// The number of complete requests that reached its upstream.
+    /// Complete requests that reached its upstream.
     var requests = 0
     /// Earlier requests, to an upstream that no longer exists.
     var earlierRequests = 0
-    /// The partial uploads that it is joined from.
     var parts: [UpgradeUpload] = []
     var listed: [String: String] = [:]
 
@@ -83,7 +81,7 @@ final class UpgradeUpload: Codable {
         state = isAfterPowerCut ? scene.stateAfterPowerCut : scene.state
     }
 
-    /// Creates a partial upload of tus with the size of the joined one.
+    /// The partial upload of tus has the joined one's size.
     init(partOf whole: UpgradeUpload, _ name: String, _ state: UpgradeState) {
         self.name = name
         (route, method, size) = (whole.route, whole.method, whole.size)
@@ -95,7 +93,7 @@ final class UpgradeUpload: Codable {
 
     var id: String? { resource?.split(separator: "/").last.map(String.init) }
 
-    /// Its content: lines that contain their position and are otherwise alike, so that a stored spool compresses well.
+    /// Lines that differ only in their position, so that a stored spool compresses well.
     var content: Data {
         if !parts.isEmpty { return parts.reduce(into: Data()) { $0 += $1.content } }
         var text = ""
@@ -107,7 +105,7 @@ final class UpgradeUpload: Codable {
     }
 }
 
-/// A case: the steps that bring an upload into a state, and from there to its end.
+/// The steps that bring an upload into a state and from there to its end.
 struct UpgradeCase: Sendable, CustomTestStringConvertible {
     typealias Step = @Sendable (UpgradeStage, UpgradeUpload) throws -> Void
 
@@ -117,11 +115,10 @@ struct UpgradeCase: Sendable, CustomTestStringConvertible {
     var size = 5_000
     var fields: [String] = []
     var isTus = false
-    /// Its state after a crash of the process.
+    /// After a crash of the process.
     var state: UpgradeState
-    /// Its state after a power failure; nil: the same.
+    /// nil: the same.
     var cutState: UpgradeState?
-    /// Brings it into the state.
     var write: Step
     var carry: Step
 

@@ -1,4 +1,4 @@
-// The application, one that is unreachable at first, the authorizer and the receiver of events, each on a unix socket.
+// An application, one unreachable at first, the authorizer and the receiver of events, on unix sockets.
 
 import Foundation
 import SpoolgatePosix
@@ -29,7 +29,7 @@ final class UpgradeUpstreams {
     private var later: LoopbackOrigin?
     private var receiver: LoopbackOrigin?
 
-    /// Starts the application and the authorizer; the others are unreachable.
+    /// The others are unreachable.
     init() throws {
         folder = try ScratchDirectory()
         let replies = replies
@@ -57,12 +57,11 @@ final class UpgradeUpstreams {
 
     func url(_ name: String) -> String { "unix:\(folder.path)/\(name)" }
 
-    /// Sets another response for the upload with this name.
     func reply(to name: String, _ reply: Reply) { replies.update { $0[name] = reply } }
 
     func takeAll() { replies.update { $0 = [:] } }
 
-    /// Starts the application that was unreachable, unless it already runs.
+    /// Does nothing if it already runs.
     func startLater() throws {
         guard later == nil else { return }
         let replies = replies
@@ -85,7 +84,7 @@ final class UpgradeUpstreams {
         }
     }
 
-    /// The complete requests for an upload so far.
+    /// The complete requests so far.
     func requests(named name: String) -> [LoopbackOrigin.Request] {
         ([application] + (later.map { [$0] } ?? [])).flatMap(\.requests)
             .filter { $0.target.hasSuffix("/\(name)") }

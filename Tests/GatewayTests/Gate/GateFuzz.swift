@@ -1,5 +1,5 @@
-// Random requests to a gateway that refuses every upload, by its authorizer or because clients are anonymous: no byte
-// of an upload is read, and none reaches the upstream.
+// Random requests to a gateway that refuses every upload, by its authorizer or as anonymous: none is read or reaches
+// the upstream.
 
 import HTTPTypes
 import SpoolgateExchange
@@ -44,7 +44,7 @@ final class GateFuzz {
             for change in changes {
                 var changed = route
                 change.change(&changed, places)
-                // The upstream must stay the one under observation.
+                // The upstream stays the observed one.
                 changed.upstream.targets = [upstream.target]
                 if changed.contradiction == nil { route = changed }
             }
@@ -53,7 +53,6 @@ final class GateFuzz {
         drawn = FuzzRequests(random: SplitMix(seed: random.next()))
     }
 
-    /// Sends requests; each upload must be refused unread.
     func play() throws {
         let resource = "/files/upload-resource/\(UploadID.random())"
         for number in 0..<60 {

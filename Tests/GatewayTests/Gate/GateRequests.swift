@@ -1,7 +1,7 @@
-// The requests for testing the gate: methods, method overrides, and protocol fields.
+// The requests that test the gate: methods, method overrides, and protocol fields.
 //
-// Whether each one is an upload is written by hand, not taken from the classification. A test fails until every field
-// in the sources and every method in swift-http-types has its entry here.
+// Whether each is an upload is written by hand. A test fails until every field in the sources and every method in
+// swift-http-types has an entry here.
 
 import HTTPTypes
 import SpoolgateExchange
@@ -12,14 +12,12 @@ import SpoolgateUploadProtocol
 struct GateRequest: Sendable, CustomStringConvertible {
     var method: HTTPRequest.Method
     var fields: HTTPFields
-    /// Whether the gate must treat it as an upload.
     var isUpload: Bool
     /// Whether it has no method override, or the most common one.
     var isPlain = false
 
     var description: String { "\(method) \(fields.map { "\($0.name): \($0.value)" })" }
 
-    /// Each method with each override and each set of protocol fields.
     static let all: [GateRequest] = methods.flatMap { method, isUpload in
         overrides.flatMap { override, makesUpload in
             protocols.map { fields in
@@ -37,12 +35,12 @@ struct GateRequest: Sendable, CustomStringConvertible {
 
     // MARK: Methods
 
-    /// The methods, and whether a request is an upload by its method alone.
+    /// The methods, and whether each alone makes an upload.
     ///
-    /// Others pass within `max-size`, unless a field makes them an upload: the upstream may obey it.
+    /// Others pass within `max-size`, unless a field, which the upstream may obey, makes them an upload.
     static let methods: [(HTTPRequest.Method, isUpload: Bool)] = [
         (.post, true), (.put, true), (.patch, true),
-        // Methods are case-sensitive (RFC 9110 §9.1), but not in every application.
+        // Case-sensitive by RFC 9110 §9.1, but not in every application.
         (method("post"), true), (method("Put"), true), (method("pATCH"), true),
         (.get, false), (.head, false), (.delete, false), (.options, false), (.trace, false),
         (.connect, false), (method("QUERY"), false), (method("PROPFIND"), false),
@@ -57,7 +55,7 @@ struct GateRequest: Sendable, CustomStringConvertible {
         return method
     }
 
-    /// Method overrides, and whether they make any request an upload.
+    /// Method overrides, and whether each makes any request an upload.
     static let overrides: [(HTTPFields, makesUpload: Bool)] = [
         ([:], false),
         (["X-HTTP-Method-Override": "PATCH"], true), (["X-HTTP-Method-Override": "put"], true),
@@ -69,7 +67,7 @@ struct GateRequest: Sendable, CustomStringConvertible {
 
     // MARK: Fields
 
-    /// Sets of protocol fields: none, each protocol, both, and malformed ones.
+    /// None, each protocol's, both, and malformed ones.
     static let protocols: [HTTPFields] = [
         [:],
         ["Upload-Draft-Interop-Version": "10", "Upload-Complete": "?1"],
@@ -115,13 +113,13 @@ struct GateRequest: Sendable, CustomStringConvertible {
         ["Origin": "https://a.test", "Access-Control-Request-Method": "PUT"],
     ].map { HTTPFields(pairs: $0) }
 
-    /// Fields in the sources that no request here needs: response fields, and fields that the gateway sets.
+    /// Fields that no request here needs: of responses, or set by the gateway.
     static let withoutPart: Set<String> = [
         "link", "accept-patch", "host", "tus-max-size", "tus-checksum-algorithm",
         "content-location",
     ]
 
-    /// `trace` is called at the first read of the content.
+    /// `trace` is called at the content's first read.
     func exchange(
         on target: String,
         _ content: Int,

@@ -1,6 +1,4 @@
-// The route settings for testing the gate: at least one value of every key.
-//
-// A test fails until every key of `RouteSettings.keys` has a row.
+// The route settings that test the gate; a test fails until every key of `RouteSettings.keys` has a value here.
 
 import HTTPTypes
 import SpoolgatePosix
@@ -124,7 +122,7 @@ struct GateSetting: Sendable {
 }
 
 extension RouteSettings {
-    /// Whether the upstream must receive nothing before the upload is complete.
+    /// Whether the upstream receives only complete uploads.
     var needsWhole: Bool {
         let isStore = upstream.targets.first?.standsAlone ?? false
         return isStore || form != .body || digest != nil || reply == .accepted

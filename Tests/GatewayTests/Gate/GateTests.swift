@@ -1,5 +1,5 @@
-// The gate: no request bypasses the owner check, the authorizer, the size limit or the checks of the whole upload,
-// whatever its fields and the route's settings.
+// No request bypasses the owner check, the authorizer, the size limit or the checks of whole uploads, whatever its
+// fields and the route's settings.
 
 import Foundation
 import HTTPTypes
@@ -19,7 +19,7 @@ struct GateTests {
         let world = try GateWorld()
         let route = try #require(world.route())
         var turn = Turn(isWhole: Self.isWhole)
-        // All methods used for uploads with every set of fields, and a part of the rest.
+        // All upload methods with every set of fields, and a part of the rest.
         let core = GateRequest.all.filter { request in
             [.post, .put, .patch, .get].contains(request.method) && request.isPlain
         }
@@ -137,7 +137,7 @@ struct GateTests {
     }
 }
 
-/// Requests taken in turn, so that all settings together meet all of them.
+/// Requests in turn, so that all settings together meet all of them.
 private struct Turn {
     let isWhole: Bool
     private var position = 0
@@ -146,7 +146,7 @@ private struct Turn {
 
     /// The next `count` requests, or all.
     ///
-    /// The step and the number of requests have no common divisor, so that neighbors differ in everything.
+    /// The step and the number of requests are coprime, so neighbors differ in everything.
     mutating func next(_ count: Int) -> [GateRequest] {
         let all = GateRequest.all
         guard count < all.count else { return all }

@@ -1,8 +1,7 @@
-// A gateway whose authorizer and upstream are recorded, and the rules that hold for every request and route.
+// A gateway whose authorizer and upstream are recorded, and the rules for every request and route.
 //
-// The rules: upload content is read only after the authorizer was asked; for a refused client nothing is read or
-// forwarded; at most `max-size` bytes are forwarded; a route that needs the whole upload forwards nothing of an
-// incomplete one.
+// Upload content is read only after the authorizer was asked; a refused client's is neither read nor forwarded; at most
+// `max-size` bytes are forwarded; a route that needs the whole upload forwards nothing of an incomplete one.
 
 import Foundation
 import HTTPTypes
@@ -47,7 +46,6 @@ final class GateWorld {
     private let trace = Monitor<[Event]>([])
     private let grants = Monitor(true)
     private(set) var requests = 0
-    /// The targets that must never reach the upstream.
     private var forbidden: Set<String> = []
 
     init() throws {
@@ -88,7 +86,7 @@ final class GateWorld {
         }
     }
 
-    /// The route with these settings; nil if they contradict each other, so that a settings file with them is refused.
+    /// The route with these settings; nil if they contradict each other.
     func route(_ settings: GateSetting...) -> RouteSettings? { route(settings) }
 
     func route(_ settings: [GateSetting]) -> RouteSettings? {
@@ -99,7 +97,7 @@ final class GateWorld {
         return route.contradiction == nil ? route : nil
     }
 
-    /// Tests one request on one route and records each broken rule as an issue.
+    /// Records each broken rule as an issue.
     func check(_ request: GateRequest, _ trial: Trial, on settings: RouteSettings) {
         var route = settings
         var (size, owner) = (1_000, Optional("alice"))
@@ -163,7 +161,7 @@ final class GateWorld {
         }
     }
 
-    /// The upstream's requests for a client's target, or for an object of its name.
+    /// The upstream's requests for a client's target or its object.
     private func requests(to target: String) -> [LoopbackOrigin.Request] {
         upstream.all.filter { Self.name(of: $0) == target }
     }
@@ -173,7 +171,7 @@ final class GateWorld {
         "/files/\(request.target.split { "/-".contains($0) }.last ?? "")"
     }
 
-    /// Checks again that no forbidden target reached the upstream.
+    /// Checks again that no forbidden target arrived.
     func finish() {
         let seen = upstream.all.map(Self.name).filter(forbidden.contains)
         if !seen.isEmpty { Issue.record("reached the upstream later: \(seen)") }
