@@ -160,7 +160,9 @@ final class StateFile {
         }
     }
 
-    /// Replaces the state file, durably if `isDurable` is true; if writing fails, the old file remains.
+    /// Replaces the state file, durably if `isDurable` is true.
+    ///
+    /// If an error is thrown, the old file remains, or the new one is in place but may not be durable.
     func save(isDurable: Bool = true) throws(SystemError) {
         let temporary = name + Self.unfinished
         let path = directory.path(of: temporary)

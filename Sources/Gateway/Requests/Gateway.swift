@@ -33,7 +33,7 @@ package final class Gateway: Sendable {
     var log: Log { deliveries.journal.log }
     package var metrics: Metrics { deliveries.journal.metrics }
 
-    /// Creates a gateway for a spool that is open and recovered.
+    /// Creates a gateway for an open spool, whose recovery may still be running.
     ///
     /// If `threads` is nil, the settings decide how many requests are served at a time.
     package init(settings: Settings, spool: Spool, log: Log, threads: ThreadBudget? = nil) {

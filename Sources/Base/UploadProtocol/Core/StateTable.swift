@@ -15,7 +15,9 @@ extension UploadState {
         package let cancellation: CancellationDecision
     }
 
-    /// Returns the row for this state; `dialect` affects refusals only.
+    /// Returns the row for this state.
+    ///
+    /// `dialect` decides how a request is refused, and whether a delivered upload can be cancelled.
     package func row(_ dialect: Dialect) -> Row {
         switch phase {
         case .receiving:

@@ -65,7 +65,7 @@ struct BucketObject {
         for field in settings.fields { fields[field.name] = field.value }
         fields[.amzMetaUpload] = "\(upload)"
         self.fields = fields
-        // The content is only a part of a representation, so the digest of the whole does not apply (RFC 9110
+        // With `Content-Range`, the content is only a part, to which the digest of the whole does not apply (RFC 9110
         // §14.5). `try?`: an invalid digest was refused before.
         let digests = try? DigestValues(.reprDigest, in: request.fields)
         digest = request.fields.contains(.contentRange) ? nil : digests?[.sha256]

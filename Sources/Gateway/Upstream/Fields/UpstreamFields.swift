@@ -108,7 +108,7 @@ package enum UpstreamFields {
         for field in policy.set { fields.append(field) }
     }
 
-    /// Adds the client's `Upload-Metadata` as fields; fields that are present already stay unchanged.
+    /// Adds the client's `Upload-Metadata` as fields; existing fields stay unchanged, except a general `Content-Type`.
     ///
     /// The file's name becomes `Content-Disposition` (RFC 6266, RFC 8187), and its type `Content-Type`. Each other pair
     /// becomes a percent-encoded field if `policy` enables that.
