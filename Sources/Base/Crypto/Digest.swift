@@ -11,7 +11,7 @@ package enum DigestFunction: String, Sendable, CaseIterable {
     case sha256 = "SHA256"
     case sha512 = "SHA512"
 
-    /// The length of a digest in bytes.
+    /// The length of a digest of this algorithm in bytes.
     package var length: Int { Int(EVP_MD_get_size(method)) }
 
     /// OpenSSL's method tables; not isolated, because they are written once, before their first use.
@@ -27,7 +27,7 @@ package final class RunningDigest {
     private let context: OpaquePointer
     private let function: DigestFunction
 
-    /// Starts a digest; traps if OpenSSL lacks the function or memory.
+    /// Starts a digest; traps if OpenSSL does not have the function or memory is exhausted.
     package init(_ function: DigestFunction) {
         guard let context = EVP_MD_CTX_new(),
             EVP_DigestInit_ex2(context, function.method, nil) == 1

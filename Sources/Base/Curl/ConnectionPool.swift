@@ -5,9 +5,11 @@
 
 import SpoolgatePosix
 
-/// The idle handles of one upstream or client session; the most recently used one is taken first.
+/// The idle libcurl handles of one upstream or one client session, with their open connections.
+///
+/// The most recently used handle is taken first.
 package final class ConnectionPool: Sendable {
-    /// Further idle handles are closed.
+    /// The maximum number of idle handles; a handle returned to a full pool is closed.
     package static let capacity = 32
     package static let idleTime = Duration.seconds(60)
 
@@ -16,7 +18,7 @@ package final class ConnectionPool: Sendable {
     /// Creates an empty pool.
     package init() {}
 
-    /// Takes an idle handle or creates one; returns nil if memory is exhausted.
+    /// Takes an idle handle out of the pool or creates a handle; returns nil if memory is exhausted.
     package func take() -> CurlConnection? {
         idle.update { $0.popLast() } ?? CurlConnection()
     }

@@ -16,7 +16,7 @@ package final class CurlConnection: @unchecked Sendable {
     package var lines = FieldLines()
     /// Whether the options for all transfers are set.
     package var isPrepared = false
-    /// When a pool may close the idle handle.
+    /// The time until which the handle may stay idle in a pool.
     package var idleUntil = Deadline.after(.zero)
 
     /// Creates a handle; nil if memory is exhausted.
@@ -61,9 +61,14 @@ package final class CurlConnection: @unchecked Sendable {
         return text.isEmpty ? end.description : text
     }
 
-    /// Describes the last failure, and names `socket` if a connection to it failed.
+    /// Describes the failure of a connection that may use a Unix socket.
     ///
-    /// libcurl's own message would name a port on localhost instead.
+    /// libcurl's own message would name its default, a port on localhost, instead of the socket.
+    ///
+    /// - Parameters:
+    ///   - end: the result of the last transfer.
+    ///   - socket: the path of the socket, or nil for a TCP connection.
+    /// - Returns: the description.
     package func explanation(of end: CurlEnd, socket: String?) -> String {
         guard end == .noConnection, let socket, let errno = refusal else {
             return explanation(of: end)
@@ -71,19 +76,21 @@ package final class CurlConnection: @unchecked Sendable {
         return "\(SystemError(call: "connect", subject: "unix:\(socket)", errno: errno))"
     }
 
-    /// Why the last connection over TCP failed, in the C library's words; libcurl's own text lacks the cause.
+    /// Why the last connection over TCP failed, in the C library's words, such as `Connection refused`; nil if unknown.
+    ///
+    /// libcurl's own text repeats the host and the port, and does not contain the cause.
     package var connectionFault: String? {
         refusal.map { SystemError(call: "connect", subject: "", errno: $0).reason }
     }
 
-    /// The system's error number.
+    /// The system's error number for the last connection; nil if there is none.
     private var refusal: Int32? {
         var number = 0
         let code = spoolgate_curl_get_long(easy, CURLINFO_OS_ERRNO, &number)
         return code == CURLE_OK && number != 0 ? Int32(number) : nil
     }
 
-    /// The cause if TLS failed in the last transfer, which ended with `end`.
+    /// The cause of a TLS failure of the last transfer, which ended with `end`; nil if TLS did not fail.
     package func tlsTrouble(of end: CurlEnd) -> TLSTrouble? {
         switch end {
         case .untrusted:
@@ -98,7 +105,7 @@ package final class CurlConnection: @unchecked Sendable {
         }
     }
 
-    /// Measured while connecting; zero if an existing connection was used.
+    /// The round-trip time to the peer, measured while connecting; zero if an existing connection was used.
     package var roundTrip: Duration {
         guard let lookedUp = number(CURLINFO_NAMELOOKUP_TIME_T),
             let connected = number(CURLINFO_CONNECT_TIME_T)
@@ -106,12 +113,12 @@ package final class CurlConnection: @unchecked Sendable {
         return .microseconds(max(0, connected - lookedUp))
     }
 
-    /// From `Retry-After` of the last final response (RFC 9110 §10.2.3).
+    /// The delay that `Retry-After` of the last final response asked for (RFC 9110 §10.2.3); nil if it asked for none.
     package var retryAfter: Duration? {
         number(CURLINFO_RETRY_AFTER).flatMap { $0 > 0 ? .seconds($0) : nil }
     }
 
-    /// Content bytes that the last transfer wrote.
+    /// The number of content bytes that the last transfer wrote to the connection.
     package var uploaded: Int64 { number(CURLINFO_SIZE_UPLOAD_T) ?? 0 }
 
     private func number(_ info: CURLINFO) -> Int64? {

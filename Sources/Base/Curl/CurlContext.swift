@@ -4,7 +4,9 @@ import CSpoolgateCurl
 import Glibc
 import SpoolgatePosix
 
-/// The context of libcurl's callbacks; used only by the handle's thread.
+/// The context of libcurl's callbacks: the current transfer and the open sockets.
+///
+/// Used only by the thread that uses the handle.
 package final class CurlContext {
     var transfer: (any CurlTransfer)?
     /// Whether connections are closed with a TCP reset.
@@ -108,7 +110,9 @@ package final class CurlContext {
     /// Whether unread bytes or the end of the connection have arrived.
     package var isReadable: Bool { isReadable(within: 0) }
 
-    /// Waits up to `milliseconds` until `isReadable` is true.
+    /// Waits for bytes from the peer, but no longer than `milliseconds`.
+    ///
+    /// - Returns: whether unread bytes or the end of the connection have arrived.
     func isReadable(within milliseconds: Int32) -> Bool {
         // poll(2) ignores a negative number.
         var entry = pollfd(fd: sockets.last?.number ?? -1, events: Int16(POLLIN), revents: 0)

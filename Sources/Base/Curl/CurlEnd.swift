@@ -24,7 +24,7 @@ package struct CurlEnd: Equatable, Sendable, CustomStringConvertible {
     package static let badURL = CurlEnd(CURLE_URL_MALFORMAT)
     package static let badScheme = CurlEnd(CURLE_UNSUPPORTED_PROTOCOL)
 
-    /// Whether this process is at fault, neither the request nor the peer.
+    /// Whether libcurl failed inside this process, so that neither the request nor the peer is at fault.
     package var isOfProcess: Bool {
         [
             CURLE_FAILED_INIT, CURLE_OUT_OF_MEMORY, CURLE_NOT_BUILT_IN,

@@ -17,25 +17,25 @@ package struct CurlOptionError: Error {
 package struct CurlEndpoint {
     /// The path is replaced if a request has a target.
     package var url: String
-    /// The path of a Unix socket to use instead of the URL's host.
+    /// The path of a Unix socket to use instead of the URL's host, or nil to use TCP.
     package var socket: String?
     package var isSecure: Bool
-    /// Whether the TLS handshake offers HTTP/2.
+    /// Whether the TLS handshake offers HTTP/2; otherwise only HTTP/1.1.
     package var offersHTTP2 = false
-    /// The maximum time, including TLS.
+    /// The maximum time to connect, including TLS.
     package var connectTimeout: Duration
     /// A PEM file; if nil, the system's authorities are trusted.
     package var certificateAuthority: String?
-    /// A PEM file.
+    /// The PEM file of the client certificate, or nil to send none.
     package var clientCertificate: String?
-    /// A PEM file; nil if `clientCertificate` contains the key.
+    /// The PEM file of the client certificate's key, or nil if `clientCertificate` contains the key.
     package var clientKey: String?
     /// Whether TLS 1.3 is required.
     package var wantsNewestTLS = false
     /// Whether to use proxies from the environment (`https_proxy`, `no_proxy`).
     package var usesProxies = false
 
-    /// Creates an endpoint.
+    /// Creates an endpoint from its required parts.
     package init(url: String, socket: String?, isSecure: Bool, connectTimeout: Duration) {
         self.url = url
         self.socket = socket
@@ -72,7 +72,9 @@ package struct CurlOptions {
 
     // MARK: Options for all transfers
 
-    /// Sets the address, timeout, certificates and callbacks; call it once for each handle.
+    /// Sets the address, the timeout, the certificates and the callbacks.
+    ///
+    /// Call it once for each handle, because a connection's endpoint never changes.
     package func setEndpoint(_ endpoint: CurlEndpoint) throws(CurlOptionError) {
         try set(CURLOPT_ERRORBUFFER, pointer: connection.errorText)
         try set(CURLOPT_URL, endpoint.url)
@@ -122,11 +124,16 @@ package struct CurlOptions {
 
     // MARK: Options for one transfer
 
-    /// Sets the request line and the framing; the fields are the connection's `lines`.
+    /// Sets the request line, the framing, and whether to avoid the kept connection.
     ///
-    /// If `target` is nil, the URL's own path and query are requested. Whole content must stay in memory until the
-    /// transfer ends. If `isNew`, the kept connection is not used.
+    /// The fields are those in the connection's `lines`.
     ///
+    /// - Parameters:
+    ///   - method: the method; HEAD has no content.
+    ///   - target: the request target, or nil for the URL's own path and query.
+    ///   - content: the way libcurl gets the content; whole content must stay in memory until the transfer ends.
+    ///   - isSecure: whether the endpoint uses TLS.
+    ///   - isNew: whether to use a new connection.
     /// - Throws: `CurlOptionError` if the request cannot be sent unchanged.
     package func setRequest(
         _ method: HTTPRequest.Method,
@@ -167,7 +174,7 @@ package struct CurlOptions {
         }
     }
 
-    /// Makes the transfer end after connecting, including TLS.
+    /// Makes the transfer end after connecting, including TLS, without sending a request.
     package func setConnectingOnly() throws(CurlOptionError) { try set(CURLOPT_CONNECT_ONLY, 1) }
 
     /// Limits sending and receiving to an average of `limit` bytes per second.
@@ -181,7 +188,7 @@ package struct CurlOptions {
         try set(CURLOPT_EXPECT_100_TIMEOUT_MS, max(1, Int(timeout.wholeMilliseconds)))
     }
 
-    /// Reads the host's user and password from a netrc(5) file.
+    /// Reads the host's user and password from a file in the format of netrc(5).
     package func setCredentials(fromFile path: String) throws(CurlOptionError) {
         try set(CURLOPT_NETRC, spoolgate_curl_netrc_required())
         try set(CURLOPT_NETRC_FILE, path)

@@ -11,7 +11,7 @@ package import SpoolgateUploadProtocol
 package struct ResponseHeadReader {
     /// The maximum size of a head in bytes.
     package static let sizeLimit = 256 * 1024
-    /// The maximum number of field lines; HTTPFields traps at 65535.
+    /// The maximum number of field lines in a head; HTTPFields traps at 65535.
     package static let lineLimit = 2000
 
     /// The result of parsing one line.
@@ -34,7 +34,7 @@ package struct ResponseHeadReader {
     private var fields = HTTPFields()
     private var size = 0
 
-    /// Creates a reader.
+    /// Creates a reader that expects the first line of a head.
     package init() {}
 
     /// Parses one line, including its line end.

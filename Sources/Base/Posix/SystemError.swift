@@ -5,11 +5,11 @@ import Glibc
 /// One failed system call.
 package struct SystemError: Error, Sendable, Equatable, CustomStringConvertible {
     package var call: String
-    /// A path, an address, or a description of a descriptor.
+    /// The subject of the call: a path, an address, or a description of a descriptor.
     package var subject: String
     package var errno: Int32
 
-    /// Creates an error.
+    /// Creates an error from its parts.
     package init(call: String, subject: String, errno: Int32) {
         self.call = call
         self.subject = subject
@@ -26,7 +26,7 @@ package struct SystemError: Error, Sendable, Equatable, CustomStringConvertible 
     /// For example, `openat /var/spool/x: No space left on device`.
     package var description: String { "\(call) \(subject): \(reason)" }
 
-    /// For a missing name.
+    /// The error number for a missing name.
     package static let gone = ENOENT
 
     /// For content that the disk lost, and for other I/O errors.
@@ -41,15 +41,15 @@ package struct SystemError: Error, Sendable, Equatable, CustomStringConvertible 
     /// For a name that does not refer to a regular file; the kernel has no number for this.
     package static let notRegular = EMEDIUMTYPE
 
-    /// For a file that another process has locked.
+    /// The error number for a file that another process has locked.
     package static let inUse = EAGAIN
 
-    /// For a file that has reached its maximum size.
+    /// The error number for a file that has reached its maximum size.
     package static let tooLarge = EFBIG
 
     package var isNotRegular: Bool { errno == Self.notRegular }
 
-    /// Whether a socket is missing or no process listens on it.
+    /// Whether a connection was refused because the socket is missing or no process listens on it.
     package var isRefusal: Bool { [ENOENT, ECONNREFUSED].contains(errno) }
 
     package var isDenial: Bool { [EACCES, EPERM].contains(errno) }
@@ -65,7 +65,7 @@ package struct SystemError: Error, Sendable, Equatable, CustomStringConvertible 
     /// Whether the process may have no access to a file, or was not given its descriptor.
     package var mayBeForbidden: Bool { [EACCES, EPERM, EINVAL].contains(errno) }
 
-    /// The remedy if `isFull` is true, as a clause.
+    /// The remedy for an error whose `isFull` is true, as a clause.
     package var roomRemedy: String {
         errno == Self.tooLarge
             ? "raise this process's limit on file sizes (LimitFSIZE= of the service, ulimit -f), or use a file "
@@ -87,7 +87,7 @@ package struct SystemError: Error, Sendable, Equatable, CustomStringConvertible 
         return result
     }
 
-    /// The C library's text.
+    /// The C library's text for the error number.
     package var reason: String {
         if isNotRegular { return "not a regular file" }
         var text = [CChar](repeating: 0, count: 256)

@@ -3,7 +3,7 @@
 import CSpoolgateLinux
 import Glibc
 
-/// An output of the process, which may be a terminal.
+/// An output of the process and the terminal that it may be connected to.
 package struct Terminal: Sendable {
     package static let output = Terminal(number: STDOUT_FILENO)
     package static let errors = Terminal(number: STDERR_FILENO)
@@ -11,9 +11,9 @@ package struct Terminal: Sendable {
 
     /// The size of a terminal.
     package struct Size: Sendable, Equatable {
-        /// Characters of ordinary width, at least 1.
+        /// The number of characters of ordinary width in a line, at least 1.
         package var columns: Int
-        /// At least 1.
+        /// The number of lines, at least 1.
         package var rows: Int
     }
 
@@ -31,7 +31,7 @@ package struct Terminal: Sendable {
         return Size(columns: Int(size.ws_col), rows: Int(size.ws_row))
     }
 
-    /// Flushes everything printed so far.
+    /// Flushes everything that the process has printed so far.
     package static func flush() { fflush(nil) }
 }
 
@@ -52,7 +52,10 @@ extension String {
         String(repeating: " ", count: max(0, columns - terminalColumns))
     }
 
-    /// Returns the text if it fits, otherwise its beginning and `…`; below one column, nothing fits.
+    /// Truncates the text to the given number of columns.
+    ///
+    /// - Parameter columns: the available columns; below 1, nothing fits.
+    /// - Returns: the text if it fits, otherwise its beginning and `…`.
     package func cut(toColumns columns: Int) -> String {
         guard terminalColumns > columns else { return self }
         var text = ""

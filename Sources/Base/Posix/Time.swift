@@ -7,7 +7,7 @@ import Glibc
 
 /// A moment of wall time.
 package struct WallTime: Sendable, Comparable, Hashable, CustomStringConvertible {
-    /// Since 1970-01-01 UTC.
+    /// Whole seconds since 1970-01-01 UTC.
     package var seconds: Int64
 
     /// Creates a moment from seconds since 1970-01-01 UTC.
@@ -52,6 +52,10 @@ package struct SystemClock: Sendable {
     private let boot: @Sendable () -> Int64
 
     /// Creates the clocks; tests replace those of the kernel.
+    ///
+    /// - Parameters:
+    ///   - wall: returns the current wall time.
+    ///   - uptime: returns the seconds since the system was booted, including time asleep.
     package init(
         wall: @escaping @Sendable () -> WallTime = { .now },
         uptime: @escaping @Sendable () -> Int64 = SystemClock.kernelUptime
@@ -90,7 +94,7 @@ package struct Deadline: Sendable, Comparable {
         one.nanoseconds < other.nanoseconds
     }
 
-    /// Zero after the deadline.
+    /// The time left; zero after the deadline.
     package var remaining: Duration {
         let present = Deadline.now
         return present >= nanoseconds ? .zero : .nanoseconds(Int64(nanoseconds - present))
@@ -103,7 +107,7 @@ package struct Deadline: Sendable, Comparable {
         )
     }
 
-    /// In nanoseconds.
+    /// The current instant in nanoseconds.
     static var now: UInt64 {
         let present = read(CLOCK_MONOTONIC)
         return UInt64(present.tv_sec) * 1_000_000_000 + UInt64(present.tv_nsec)
@@ -111,7 +115,7 @@ package struct Deadline: Sendable, Comparable {
 }
 
 extension Duration {
-    /// Rounded down; at most half of `Int64.max`.
+    /// The duration in whole milliseconds, rounded down; at most half of `Int64.max`.
     package var wholeMilliseconds: Int64 {
         min(Int64(clamping: attoseconds / 1_000_000_000_000_000), .max / 2)
     }

@@ -15,7 +15,7 @@ extension UInt8 {
         }
     }
 
-    /// Whether the byte can be in an IPv6 address.
+    /// Whether the byte can be in an IPv6 address: a hexadecimal digit, a colon, or a dot.
     package var isOfAddress: Bool {
         Hexadecimal.value(of: self) != nil || ":.".utf8.contains(self)
     }

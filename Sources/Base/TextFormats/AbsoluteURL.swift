@@ -31,7 +31,10 @@ package struct AbsoluteURL {
 }
 
 extension String {
-    /// Returns the path and query, which begin with a slash, if this URL has the origin of `origin`, otherwise nil.
+    /// Returns the path and query if this text is an absolute URL with the origin `origin`, otherwise nil.
+    ///
+    /// - Parameter origin: a URL with a scheme, a host and optionally a port, or nil if the origin is unknown.
+    /// - Returns: the path and query, which begin with a slash, or nil.
     package func path(below origin: String?) -> String? {
         guard let origin, let url = AbsoluteURL(self), url.origin == AbsoluteURL(origin)?.origin
         else { return nil }

@@ -20,7 +20,7 @@
 
     package var array: [UInt8] { Array(UnsafeBufferPointer(start: start, count: used)) }
 
-    /// U+FFFD replaces invalid UTF-8.
+    /// The bytes so far as text; U+FFFD replaces invalid UTF-8.
     package var text: String {
         String(decoding: UnsafeBufferPointer(start: start, count: used), as: UTF8.self)
     }

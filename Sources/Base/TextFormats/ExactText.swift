@@ -3,7 +3,7 @@
 // Swift treats canonically equivalent strings as equal in `==`, as keys and in `contains`: "K" and U+212A (the Kelvin
 // sign), "é" as one scalar and as two. They look alike, but are two users to a web server or an application.
 
-/// A text such as a client's name, compared by its bytes.
+/// A text that is compared by its bytes, such as a client's name, so that no two clients are confused.
 package struct ExactText: Hashable, Sendable, CustomStringConvertible, ExpressibleByStringLiteral {
     package let text: String
 
@@ -50,7 +50,7 @@ extension StringProtocol {
 }
 
 extension Dictionary where Key == String {
-    /// Returns the value for exactly these bytes; for keys from clients or other programs.
+    /// Returns the value for the key that has exactly these bytes, or nil; for keys from clients or other programs.
     package subscript(exactly key: String) -> Value? {
         guard let index = index(forKey: key), self[index].key.hasSameBytes(as: key) else {
             return nil

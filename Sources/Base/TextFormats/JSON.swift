@@ -12,12 +12,14 @@ package enum JSON: Sendable, Equatable {
     /// The members stay in this order.
     case object([(name: String, value: JSON)])
 
-    /// Returns an object that begins with the version of its format; added members do not change the version.
+    /// Returns an object that begins with the version of its format, for other programs to read.
+    ///
+    /// Adding members to the object does not change the version.
     package static func versioned(_ members: [(name: String, value: JSON)]) -> JSON {
         .object([("v", .integer(1))] + members)
     }
 
-    /// Compact text on one line, without a line end.
+    /// The value as compact text on one line, without a line end.
     package var text: String {
         switch self {
         case .string(let string): JSON.quoted(string)

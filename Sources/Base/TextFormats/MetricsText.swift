@@ -13,7 +13,7 @@ package struct MetricsText {
         case histogram
     }
 
-    /// A sample's labels; a value may be any text.
+    /// The names and values of a sample's labels; a value may be any text.
     package typealias Labels = [(name: String, value: String)]
 
     package private(set) var text = ""
@@ -25,7 +25,10 @@ package struct MetricsText {
 
     /// Starts a metric, whose samples follow.
     ///
-    /// The name of a counter ends in `_total`; `help` is one sentence on one line.
+    /// - Parameters:
+    ///   - name: the name without the prefix; that of a counter ends in `_total`.
+    ///   - kind: the type.
+    ///   - help: the description, one sentence on one line.
     package mutating func begin(_ name: String, _ kind: Kind, _ help: String) {
         self.name = prefix + name
         text += "# HELP \(self.name) \(help)\n# TYPE \(self.name) \(kind.rawValue)\n"
@@ -63,7 +66,7 @@ package struct MetricsText {
         text += " \(value)\n"
     }
 
-    /// Writes `5`, not `5.0`.
+    /// The usual form of a bound: `5`, not `5.0`.
     private static func text(_ bound: Double) -> String {
         bound == bound.rounded() ? "\(Int(bound))" : "\(bound)"
     }

@@ -3,7 +3,7 @@
 // Invariant: printable text moves no cursor, does not change the text direction and starts no new line.
 
 extension Unicode.Scalar {
-    /// Whether the character is a control character, ends a line or changes the text direction.
+    /// Whether the character is a control character (C0, U+007F to U+009F), ends a line or changes the text direction.
     package var isUnprintable: Bool {
         switch value {
         case 0..<0x20, 0x7f..<0xa0, 0x61c, 0x200e, 0x200f, 0x2028...0x202e, 0x2066...0x2069: true
@@ -35,7 +35,10 @@ extension String {
 }
 
 extension StringProtocol {
-    /// Returns the request target for people and other programs; `?…` replaces a query that is not shown.
+    /// Returns this request target as it is shown to people and other programs.
+    ///
+    /// - Parameter withQuery: if false, `?…` replaces the query.
+    /// - Returns: the unchanged path, and the query or its replacement.
     package func shownTarget(withQuery: Bool) -> String {
         guard !withQuery, let mark = utf8.firstIndex(of: UInt8(ascii: "?")) else {
             return String(self)

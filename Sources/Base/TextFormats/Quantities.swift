@@ -6,10 +6,14 @@ package enum ByteSize {
         ("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1),
     ])
 
-    /// Parses `0`, or digits followed by B, KiB, MiB, GiB or TiB; nil for other text and if the number does not fit.
+    /// Parses digits followed by B, KiB, MiB, GiB or TiB, or `0`, and returns the number of bytes.
+    ///
+    /// Returns nil for any other text, and if the number does not fit.
     package static func read(_ text: String) -> Int64? { text == "0" ? 0 : units.read(text) }
 
-    /// Parses a size as `read` does, or as curl(1): digits, optionally followed by K, M, G or T (powers of 1024).
+    /// Parses a size like `read`, or as curl(1) does: digits, optionally followed by K, M, G or T (powers of 1024).
+    ///
+    /// Returns nil for any other text, and if the number does not fit.
     package static func readShort(_ text: String) -> Int64? {
         if let bytes = Int64(digits: text) { return bytes }
         guard let last = text.last, "kKmMgGtT".contains(last) else { return read(text) }

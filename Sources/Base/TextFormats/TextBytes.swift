@@ -49,7 +49,7 @@ extension UnsafeBufferPointer<UInt8> {
         return true
     }
 
-    /// Returns the index of the first `byte` from `start` on, or nil.
+    /// Returns the index of the first `byte` from `start` on, or nil if there is none.
     package func index(of byte: UInt8, from start: Int) -> Int? {
         let ones: UInt64 = 0x0101_0101_0101_0101
         let bytes = UnsafeRawBufferPointer(self)

@@ -95,7 +95,7 @@ package enum PercentText {
         return decoded
     }
 
-    /// Escapes all characters except unreserved ones (RFC 3986 §2.3).
+    /// Escapes all characters of a text except unreserved ones (RFC 3986 §2.3).
     package static func encode(_ text: String) -> String { encode(text.utf8) }
 
     /// Escapes all bytes except unreserved characters; they need not be UTF-8.

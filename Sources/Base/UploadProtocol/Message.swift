@@ -11,7 +11,7 @@ package enum ContentLength: Sendable, Equatable {
     /// The message is chunked, HTTP/2 without a length, or has no content.
     case unknown
 
-    /// The number of bytes; nil if unknown.
+    /// The number of bytes; nil if the message does not state it.
     package var count: Int64? {
         guard case .known(let count) = self else { return nil }
         return count
@@ -20,7 +20,7 @@ package enum ContentLength: Sendable, Equatable {
 
 /// The head of one request as a client sent it.
 package struct RequestHead: Sendable, Equatable {
-    /// Any token (RFC 9110 §9).
+    /// The method, any token (RFC 9110 §9).
     package var method: HTTPRequest.Method
     /// The target in origin-form (`/path?query`) or `*`, unchanged (RFC 9112 §3.2).
     package var target: String
@@ -30,7 +30,7 @@ package struct RequestHead: Sendable, Equatable {
     package var fields: HTTPFields
     package var contentLength: ContentLength
 
-    /// Creates a head.
+    /// Creates a head from its parts.
     package init(
         method: HTTPRequest.Method,
         target: String,
@@ -59,21 +59,21 @@ package struct ResponseHead: Sendable, Equatable {
     package var status: HTTPResponse.Status
     package var fields: HTTPFields
 
-    /// Creates a head.
+    /// Creates a head from its parts.
     package init(status: HTTPResponse.Status, fields: HTTPFields = [:]) {
         self.status = status
         self.fields = fields
     }
 }
 
-/// A complete response of the gateway itself.
+/// A complete response of the gateway itself: a head and a small content.
 package struct Response: Sendable, Equatable {
-    /// The sender derives `Content-Length` from `content`.
+    /// The status and the fields; the sender derives `Content-Length` from `content`.
     package var head: ResponseHead
-    /// At most a few hundred bytes.
+    /// The content, at most a few hundred bytes.
     package var content: [UInt8]
 
-    /// Creates a response.
+    /// Creates a response from its parts.
     package init(_ head: ResponseHead, content: [UInt8] = []) {
         self.head = head
         self.content = content
@@ -90,7 +90,10 @@ extension HTTPRequest.Method {
     /// Whether a request may be sent again if it is unknown whether it was processed.
     ///
     /// This is false for a conditional request that changes something: the first one may have made the condition false,
-    /// so that the second would wrongly report a failure (RFC 9110 §13.1.1, §13.1.2).
+    /// so that the second one would fail and wrongly report that nothing was done (RFC 9110 §13.1.1, §13.1.2).
+    ///
+    /// - Parameter fields: the request's fields.
+    /// - Returns: true if a second request can do no harm.
     package func isRepeatable(with fields: HTTPFields) -> Bool {
         guard isIdempotent else { return false }
         return self != .put && self != .delete || !fields.contains { $0.name.isPrecondition }

@@ -24,7 +24,7 @@ struct BatchCount: Equatable, Sendable {
     /// Files accepted in this run, and their bytes.
     var accepted = 0
     var bytes: Int64 = 0
-    /// Files accepted in an earlier run.
+    /// The number of files skipped because they had been accepted in an earlier run.
     var skipped = 0
     /// Files that were refused or are missing.
     var refused = 0

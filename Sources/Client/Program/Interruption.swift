@@ -47,9 +47,14 @@ final class Interruption: Sendable {
         if isAsked { action() }
     }
 
-    /// Waits until `moment`, even if the clock is set meanwhile; calls `told` before it waits.
+    /// Waits until a time of the wall clock, even if the clock is set meanwhile.
     ///
-    /// Returns nil if the transfer may start, or the reason if a signal arrived first.
+    /// - Parameters:
+    ///   - moment: the time at which the transfer may start, or nil for at once.
+    ///   - what: the name of the transfer, for the returned sentence.
+    ///   - told: called before a wait, with its duration and the reason.
+    /// - Returns: nil if the transfer may start, or a sentence that says why it does not, because a signal arrived
+    ///   before.
     func wait(
         until moment: WallTime?,
         toBegin what: String,

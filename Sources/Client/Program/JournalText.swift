@@ -101,7 +101,7 @@ enum JournalLine: Equatable {
     }
 }
 
-/// Keys are compared by bytes.
+/// The file and URL that identify an upload in the journal; two keys are compared by bytes.
 struct JournalKey: Hashable, Sendable {
     /// The file's absolute path, as `FilePath.text`.
     let path: String

@@ -46,7 +46,7 @@ final class ProgressReport: Sendable {
         if isDue { tell("progress", progress.members) }
     }
 
-    /// Reports a wait, without waiting itself.
+    /// Records that the transfer waits before its next attempt, for how long and why.
     func wait(_ duration: Duration, _ reason: String) {
         state.updateQuietly { $0.line.wait(until: .after(duration), reason) }
         tell(

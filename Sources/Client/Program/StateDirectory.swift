@@ -39,7 +39,7 @@ struct StateDirectory {
         }
     }
 
-    /// Returns all states, oldest first.
+    /// Returns all states, oldest first, each with whether a process uses it.
     func all() throws(Ending) -> [(state: TransferState, isInUse: Bool)] {
         do throws(SystemError) {
             var states: [(TransferState, Bool)] = []
@@ -59,7 +59,7 @@ struct StateDirectory {
         }
     }
 
-    /// Returns all journals, oldest first.
+    /// Returns all journals, oldest first, each with whether a process uses it.
     func journals() throws(Ending) -> [(content: JournalContent, isInUse: Bool)] {
         do throws(SystemError) {
             var journals: [(JournalContent, Bool)] = []
@@ -77,7 +77,9 @@ struct StateDirectory {
         }
     }
 
-    /// Returns nil if another process has locked the journal.
+    /// Locks the journal of a command, creating it if it is missing.
+    ///
+    /// - Returns: the journal, or nil if another process has locked it.
     func take(_ command: JournalCommand) throws(Ending) -> UploadJournal? {
         do throws(SystemError) {
             return try UploadJournal.take(command, in: directory)

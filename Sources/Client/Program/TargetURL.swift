@@ -22,7 +22,10 @@ struct TargetURL: Sendable, Equatable {
     /// Whether the path ends with a slash, so that the file's name is appended.
     var isDirectory: Bool { path.utf8.last == UInt8(ascii: "/") }
 
-    /// Percent-encodes all bytes of names that are not unreserved (RFC 3986, §2.3); a query stays after the path.
+    /// Returns the URL of a file below this URL; a query stays after the path.
+    ///
+    /// - Parameter segments: the path of the file, each name as bytes.
+    /// - Returns: an absolute URL; all bytes of names are percent-encoded unless they are unreserved (RFC 3986, §2.3).
     func url(of segments: [[UInt8]]) -> String {
         let names = segments.map { PercentText.encode($0) }.joined(separator: "/")
         return path + (isDirectory ? "" : "/") + names + rest

@@ -38,7 +38,10 @@ final class UploadJournal: Sendable {
         state = Monitor(State(content: content))
     }
 
-    /// Returns nil if another process has locked the journal.
+    /// Locks the journal of a command, creating it if it is missing.
+    ///
+    /// - Returns: the journal, or nil if another process has locked it.
+    /// - Throws: `SystemError` if the journal cannot be created or read.
     static func take(
         _ command: JournalCommand,
         in directory: Directory

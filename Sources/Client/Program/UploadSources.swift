@@ -11,7 +11,7 @@ struct UploadSources {
     struct Request: Sendable {
         /// The files and directories as given.
         var paths: [FilePath]
-        /// The value of `--files-from`.
+        /// The path of the list of files (`--files-from`); nil if there is none.
         var list: FilePath?
         /// Whether names in the list end with a zero byte, not a newline.
         var isNull = false
@@ -52,7 +52,9 @@ struct UploadSources {
     private var collision: String?
     private let request: Request
 
-    /// Returns nil if the command line names a directory or several files.
+    /// Returns the single file or stream of the command line, or nil if it names a directory or several files.
+    ///
+    /// - Throws: `Ending` if the file cannot be read.
     static func one(_ request: Request) throws(Ending) -> UploadSource? {
         guard request.isForOne else { return nil }
         guard !request.isForStandardInput else {

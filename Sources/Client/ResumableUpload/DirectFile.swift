@@ -6,7 +6,7 @@ import Glibc
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// Used by one thread.
+/// A destination that is written to directly, without a `.part` file; used by one thread.
 final class DirectFile {
     private let path: String
     private let file: Descriptor
@@ -108,7 +108,8 @@ final class DirectFile {
 }
 
 extension Download {
-    /// Returns whether `path` is written to directly, without `PATH.part`: it is not a regular file, or names an open
-    /// descriptor, such as `/dev/stdout`.
+    /// Returns whether `Destination.file(path)` is written to directly, without `PATH.part`.
+    ///
+    /// This is true for a file that is not regular, and for the name of an open descriptor, such as `/dev/stdout`.
     package static func writesDirectly(to path: String) -> Bool { DirectFile.isOne(path) }
 }

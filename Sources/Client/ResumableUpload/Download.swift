@@ -22,8 +22,11 @@ public final class Download: Sendable {
 
     /// Creates a download; no request is sent before it runs.
     ///
-    /// The URL is absolute, without user and password. The download's thread calls `onEvent` for each event, and waits
-    /// until it returns.
+    /// - Parameters:
+    ///   - url: the URL to download; absolute, without user and password.
+    ///   - destination: the place for the content.
+    ///   - options: the options.
+    ///   - onEvent: called for each event on the download's thread; the download waits until it returns.
     public convenience init(
         _ url: String,
         to destination: Download.Destination = .body,
@@ -119,13 +122,19 @@ public final class Download: Sendable {
     }
 
     /// Downloads like `run`, but blocks the calling thread.
+    ///
+    /// - Returns: the status and fields of the last response.
+    /// - Throws: the reason if the download did not complete; `token` resumes it.
     public func perform() throws(TransferError) -> Transfer.Answer {
         try perform(unless: { false })
     }
 
-    /// Downloads like `perform`, but pauses if `isStopped` returns true.
+    /// Downloads like `perform`, but also ends the run if a request to stop arrived before it began.
     ///
-    /// `isStopped` is called once after the run has begun; from then on, `requestPause` on another thread takes effect.
+    /// - Parameter isStopped: called once after the run has begun; returns true to pause the run. From then on,
+    ///   `requestPause` on another thread takes effect.
+    /// - Returns: the status and fields of the last response.
+    /// - Throws: the reason if the download did not complete; `token` resumes it.
     package func perform(unless isStopped: () -> Bool) throws(TransferError) -> Transfer.Answer {
         if isBody { throw noRun }
         return try transfer.perform(unless: isStopped)
@@ -137,7 +146,7 @@ public final class Download: Sendable {
         return token
     }
 
-    /// Pauses like `pause`, without waiting.
+    /// Asks the current run to end like `pause`, but returns before it has ended.
     public func requestPause() { transfer.control.ask(.pause) }
 
     // MARK: The body

@@ -42,7 +42,7 @@ final class DownloadChannel: Sendable {
 
     private let state = Monitor(State())
 
-    /// Nil before the first bytes.
+    /// The response whose content passes through the channel; nil before its first bytes.
     var answer: Transfer.Answer? { state.updateQuietly(\.answer) }
 
     /// The offset of the reader's next byte.

@@ -11,7 +11,7 @@ struct DownloadDigest: Equatable {
 
     /// The value of `Want-Repr-Digest`.
     static let wanted = "sha-256=10, sha-512=9"
-    /// A part of a sentence.
+    /// The reason for a missing digest, as a part of a sentence.
     static let absence =
         "the server sends no Repr-Digest with sha-256 or sha-512"
 
@@ -43,7 +43,7 @@ struct DownloadDigest: Equatable {
     func isRight(_ computed: RunningDigests) -> Bool { values.agrees(with: computed.finish()) }
 }
 
-/// Used by one thread.
+/// The digests of bytes that arrive piece by piece, on one thread.
 final class RunningDigests {
     private let running: [(algorithm: DigestAlgorithm, digest: RunningDigest)]
 

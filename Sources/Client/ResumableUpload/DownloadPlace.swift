@@ -15,14 +15,22 @@ final class DownloadPlace {
 
     private let kind: Kind
     private let isStopped: () -> Bool
-    /// The offset of the next byte.
+    /// The number of bytes that the destination has, and so the offset of the next byte.
     private(set) var offset: Int64
     /// Why the destination lacks bytes that the token counts as received; nil if it has them.
     let loss: String?
     /// The digests of bytes that cannot be read back; nil if they are not wanted.
     private var running: RunningDigests?
 
-    /// Continues at the token's offset if possible; throws `.later` if another download writes to the file.
+    /// Opens the destination, to continue at the token's offset if possible.
+    ///
+    /// - Parameters:
+    ///   - destination: the place for the content.
+    ///   - channel: the channel of a body.
+    ///   - token: the token of an earlier run; nil for a new download.
+    ///   - isStopped: called during waits; returns true if the download should end.
+    /// - Throws: a fault if the destination cannot be written to; of kind `.later` if another download writes to the
+    ///   file.
     init(
         _ destination: Download.Destination,
         _ channel: DownloadChannel,

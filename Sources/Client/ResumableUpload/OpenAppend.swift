@@ -44,7 +44,13 @@ private final class OpenAppend {
         (self.stream, self.start, self.most) = (stream, start, most)
     }
 
-    /// `isReported` says whether the server reports received content.
+    /// Provides the next bytes.
+    ///
+    /// - Parameters:
+    ///   - buffer: the memory for them.
+    ///   - isReported: whether the server reports received content.
+    /// - Returns: the number of bytes provided, the end of the content, or that the request must wait.
+    /// - Throws: the errors of `StreamContent.take`.
     func give(
         into buffer: UnsafeMutableRawBufferPointer,
         isReported: Bool

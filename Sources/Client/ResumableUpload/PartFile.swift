@@ -16,7 +16,9 @@ final class PartFile {
 
     private static let tailLength: Int64 = 64 << 10
 
-    /// Throws `.later` if another download holds the lock.
+    /// Opens the file, creating it if it is missing, and locks it.
+    ///
+    /// - Throws: a fault of kind `.later` if another download holds the lock.
     init(of path: String) throws(ContentFault) {
         self.path = path
         part = path + ".part"
@@ -75,7 +77,8 @@ final class PartFile {
         }
     }
 
-    /// Stops and returns false if `body` returns false.
+    /// Passes the bytes from `start` up to `end` to `body`, piece by piece; stops and returns false if `body` returns
+    /// false.
     func read(
         from start: Int64,
         to end: Int64,

@@ -21,7 +21,7 @@ struct Representation {
     /// RFC 9110 §8.8.2.2 requires one second if both dates are from the same clock, or else a difference that makes the
     /// clocks unlikely to matter. RFC 7232 §2.2.2 had a minute.
     static let distance: Int64 = 60
-    /// A part of a sentence.
+    /// The reason why a representation without a validator is not resumed, as a part of a sentence.
     static let absence =
         "the server sends no strong validator (an ETag, or a Last-Modified a minute before Date)"
 

@@ -11,12 +11,12 @@ import SpoolgateUploadProtocol
 struct ExchangeResult {
     /// The final response's head; nil if none has arrived.
     var head: ResponseHead?
-    /// Nil if the response is complete.
+    /// The reason if the response is missing or incomplete; nil if it is complete.
     var fault: ClientFault?
     var retryAfter: Duration?
     /// The start of the response's content, up to the limit.
     var content: [UInt8]
-    /// Whether `content` is incomplete.
+    /// Whether `content` is only the start of the response's content.
     var isCut: Bool
     /// Whether a part of the request may have been sent.
     var wasBegun: Bool

@@ -237,7 +237,14 @@ final class StreamContent: UploadContent {
         var isFull: Bool
     }
 
-    /// Copies the available bytes; waits up to `limit` for the first one.
+    /// Copies the available bytes from `offset` on; if there are none yet, waits up to `limit` for the first one.
+    ///
+    /// - Parameters:
+    ///   - buffer: the memory for the bytes.
+    ///   - offset: their offset in the stream.
+    ///   - limit: the maximum time to wait.
+    /// - Returns: the number of bytes, and the state of the stream.
+    /// - Throws: `ContentFault` if the stream failed, or if its length differs from the declared one.
     func take(
         into buffer: UnsafeMutableRawBufferPointer,
         at offset: Int64,

@@ -47,11 +47,14 @@ public enum Transfer {
         public var fields: HTTPFields
         /// The start of the response's content, at most `Upload.Options.answerLimit` bytes.
         public var content: [UInt8]
-        /// Whether `content` is incomplete.
+        /// Whether `content` is only the start of the response's content.
         public var isCut: Bool
-        /// Whether the server accepted the upload but no longer has the application's response and its status.
+        /// Whether the server accepted the upload but no longer has the application's response.
+        ///
+        /// If true, `status` is not the status that the application sent.
         public var isLost: Bool
-        /// The absolute URL that a final 302 or 303 redirects to; nil for any other response.
+        /// The target of the redirect if the final response is a 302 or 303, as an absolute URL; nil for any other
+        /// response.
         public var place: String?
 
         /// Creates a response from its parts.

@@ -2,7 +2,7 @@
 
 /// The reason why a transfer did not complete.
 public struct TransferError: Error, Sendable, Equatable, CustomStringConvertible {
-    /// The kind of an error.
+    /// The kind of an error, for programs that decide how to react.
     @nonexhaustive
     public enum Kind: Sendable, Equatable {
         /// The URL or an option cannot be used; no request was sent.
@@ -63,6 +63,6 @@ public struct TransferError: Error, Sendable, Equatable, CustomStringConvertible
 
     public var description: String { reason }
 
-    /// Whether the same transfer can succeed later.
+    /// Whether the same transfer can succeed if it is resumed or started again later.
     public var mayWorkLater: Bool { kind == .later || kind == .paused }
 }

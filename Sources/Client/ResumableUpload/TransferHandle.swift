@@ -27,7 +27,14 @@ final class TransferHandle<Token: Sendable & Equatable>: Sendable {
     private let onEvent: (@Sendable (Event) -> Void)?
     private let body: @Sendable (TransferHandle) throws(TransferError) -> Transfer.Answer
 
-    /// `body` performs one run.
+    /// Creates a transfer.
+    ///
+    /// - Parameters:
+    ///   - name: its name in a sentence.
+    ///   - token: the token to resume from; nil for a new transfer.
+    ///   - session: provides connections and slots; nil for none.
+    ///   - onEvent: called for each event, on the transfer's thread.
+    ///   - body: performs one run.
     init(
         _ name: String,
         _ token: Token?,
@@ -48,7 +55,9 @@ final class TransferHandle<Token: Sendable & Equatable>: Sendable {
 
     func set(_ token: Token?) { state.updateQuietly { $0.token = token } }
 
-    /// Ends like `Upload.events`.
+    /// A stream of the events from now on.
+    ///
+    /// It ends with the current run or the next one; if the last run succeeded or failed permanently, it ends at once.
     var events: AsyncStream<Event> {
         let (stream, reader) = AsyncStream<Event>.makeStream(bufferingPolicy: .bufferingNewest(256))
         let isOver = state.updateQuietly { state in

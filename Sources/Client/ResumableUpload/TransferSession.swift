@@ -31,7 +31,11 @@ public final class TransferSession: Sendable {
 
     /// Creates a session without connections.
     ///
-    /// Each concurrent transfer has its own thread and connection; a `maximumTransfers` below 1 means 1.
+    /// - Parameters:
+    ///   - maximumTransfers: the maximum number of concurrent transfers, each on its own thread and connection; values
+    ///     below 1 mean 1.
+    ///   - uploadOptions: the default options of uploads.
+    ///   - downloadOptions: the default options of downloads.
     public init(
         maximumTransfers: Int = 8,
         uploadOptions: Upload.Options = Upload.Options(),
@@ -43,7 +47,14 @@ public final class TransferSession: Sendable {
         slots = TransferSlots(maximumTransfers)
     }
 
-    /// Creates an upload like `Upload.init`, in this session; nil `options` mean `uploadOptions`.
+    /// Creates an upload like `Upload.init`, in this session.
+    ///
+    /// - Parameters:
+    ///   - body: the content to send.
+    ///   - url: the target URL; absolute, without user and password.
+    ///   - options: the options; nil for `uploadOptions`.
+    ///   - onEvent: called for each event on the upload's thread, which waits for it.
+    /// - Returns: the upload; no request is sent before it runs.
     public func upload(
         _ body: Upload.Body,
         to url: String,
@@ -53,7 +64,14 @@ public final class TransferSession: Sendable {
         Upload(body, url, nil, options ?? uploadOptions, in: self, onEvent)
     }
 
-    /// Resumes an upload like `Upload.resume`, in this session; nil `options` mean `uploadOptions`.
+    /// Creates the upload that a token belongs to, like `Upload.resume`.
+    ///
+    /// - Parameters:
+    ///   - token: a token from an event, an error or `pause`, in any process.
+    ///   - body: the same body; a stream from its beginning.
+    ///   - options: the same options; nil for `uploadOptions`.
+    ///   - onEvent: called for each event, as in `upload`.
+    /// - Returns: the upload; it continues when it runs.
     public func resumeUpload(
         from token: Upload.Token,
         body: Upload.Body,
@@ -63,7 +81,14 @@ public final class TransferSession: Sendable {
         Upload(body, token.target, token, options ?? uploadOptions, in: self, onEvent)
     }
 
-    /// Creates a download like `Download.init`, in this session; nil `options` mean `downloadOptions`.
+    /// Creates a download like `Download.init`, in this session.
+    ///
+    /// - Parameters:
+    ///   - url: the URL to download; absolute, without user and password.
+    ///   - destination: the place for the content.
+    ///   - options: the options; nil for `downloadOptions`.
+    ///   - onEvent: called for each event on the download's thread, which waits for it.
+    /// - Returns: the download; no request is sent before it runs.
     public func download(
         _ url: String,
         to destination: Download.Destination = .body,
@@ -73,7 +98,14 @@ public final class TransferSession: Sendable {
         Download(url, destination, nil, options ?? downloadOptions, in: self, onEvent)
     }
 
-    /// Resumes a download like `Download.resume`, in this session; nil `options` mean `downloadOptions`.
+    /// Creates the download that a token belongs to, like `Download.resume`.
+    ///
+    /// - Parameters:
+    ///   - token: a token from an event, in any process.
+    ///   - destination: the same destination.
+    ///   - options: the same options; nil for `downloadOptions`.
+    ///   - onEvent: called for each event, as in `download`.
+    /// - Returns: the download; it continues when it runs.
     public func resumeDownload(
         from token: Download.Token,
         to destination: Download.Destination = .body,

@@ -3,7 +3,12 @@
 import SpoolgatePosix
 
 enum TransferThread {
-    /// Calls `end` on the new thread, or on this one if none is available.
+    /// Runs blocking work on a thread of its own.
+    ///
+    /// - Parameters:
+    ///   - name: the name of the thread.
+    ///   - body: the work.
+    ///   - end: called with the result on that thread, or on this one if no thread is available.
     static func start<R: Sendable>(
         _ name: String,
         _ body: @escaping @Sendable () -> Result<R, TransferError>,

@@ -76,16 +76,23 @@ public final class Upload: Sendable {
     /// Sends the body like `run`, but blocks the calling thread.
     ///
     /// Do not call it from a task: tasks share few threads, and a stream may need the blocked one.
+    ///
+    /// - Returns: the final response, with a status below 400.
+    /// - Throws: the reason if the upload was not accepted, with the token.
     public func perform() throws(TransferError) -> Transfer.Answer { try transfer.perform() }
 
-    /// Uploads like `perform`, but pauses if `isStopped` returns true.
+    /// Uploads like `perform`, for an owner that may be told to stop on another thread.
     ///
-    /// `isStopped` is called once after the run has begun; from then on, `requestPause` on another thread takes effect.
+    /// - Parameter isStopped: called once after the run has begun; from then on `requestPause` takes effect.
+    /// - Returns: the final response, with a status below 400.
+    /// - Throws: the reason if the upload was not accepted, with the token.
     package func perform(unless isStopped: () -> Bool) throws(TransferError) -> Transfer.Answer {
         try transfer.perform(unless: isStopped)
     }
 
-    /// Ends the current run, which throws `.paused`, and returns the token; nil if the server has no content.
+    /// Ends the current run, if there is one, and returns the token to resume with; `run` throws `.paused`.
+    ///
+    /// - Returns: the token; nil if the server has no content.
     public func pause() async -> Upload.Token? { await transfer.pause() }
 
     /// Pauses like `pause`, without waiting.

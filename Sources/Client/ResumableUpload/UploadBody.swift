@@ -30,7 +30,7 @@ extension Upload {
         /// A file whose path need not be UTF-8: bytes without a zero.
         package static func file(bytes: [UInt8]) -> Body { Body(source: .file(bytes)) }
 
-        /// Bytes in memory, from any collection.
+        /// Bytes in memory, from any collection: an array, a slice, `Data`, the view of a buffer.
         public static func bytes(_ bytes: some Collection<UInt8>) -> Body {
             Body(source: .bytes(Array(bytes)))
         }
@@ -55,8 +55,10 @@ extension Upload {
 
         /// A body that a program writes while it is sent, and its writer.
         ///
-        /// It is valid for one run: bytes that the server has not received at its end are discarded. The `length` in
-        /// bytes is nil if unknown.
+        /// It is valid for one run: bytes that the server has not received at the end of the run are discarded.
+        ///
+        /// - Parameter length: the number of bytes in all; nil if unknown.
+        /// - Returns: the body of one upload, and its writer.
         public static func makeStream(length: Int64? = nil) -> (body: Body, writer: Writer) {
             let channel = PieceChannel()
             return (Body(source: .written(channel, length: length)), Writer(channel))

@@ -28,7 +28,9 @@ protocol UploadContent: AnyObject {
     func canBeRead(from offset: Int64) -> Bool
     /// Releases the bytes before `offset`, which are not read again.
     func release(upTo offset: Int64)
-    /// Waits for a stream; returns nil if `isStopped` returned true.
+    /// Returns the next portion from `offset` on, at most `limit` bytes; waits for a stream.
+    ///
+    /// - Returns: the portion; nil if `isStopped` returned true.
     func portion(
         from offset: Int64,
         limit: Int64?,

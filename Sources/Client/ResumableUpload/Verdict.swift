@@ -55,7 +55,13 @@ enum Verdict: Equatable {
     case redirected
     case refused
 
-    /// Interprets the response `answer` to the request `step`.
+    /// Creates the value for the response `answer` to the request `step`, from the table below.
+    ///
+    /// - Parameters:
+    ///   - answer: the response.
+    ///   - step: the request.
+    ///   - method: the method of the upload.
+    ///   - repeating: whether a request with the whole body can be sent again.
     init(
         of answer: UploadAnswer,
         to step: Step,

@@ -7,7 +7,7 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
 struct WireVersion: Equatable {
-    /// Nil for none.
+    /// The version to name; nil for none.
     let named: Int?
     private var dialect: Dialect { named.flatMap { Dialect.known(Int64($0)) } ?? .newest }
 

@@ -19,7 +19,7 @@ package struct FrontLoad: Sendable {
     package var maximum: Int
     package var isAccepting: Bool
 
-    /// Creates the load.
+    /// Creates the load from its values.
     package init(busy: Int, maximum: Int, isAccepting: Bool) {
         self.busy = busy
         self.maximum = maximum
@@ -27,7 +27,7 @@ package struct FrontLoad: Sendable {
     }
 }
 
-/// The admin pages of one daemon.
+/// Serves the admin pages of one daemon, such as its status and metrics.
 ///
 /// Thread-safe.
 package final class Admin: Sendable {
@@ -42,7 +42,12 @@ package final class Admin: Sendable {
 
     /// Creates the admin pages; call `start()` before serving requests.
     ///
-    /// `node` is nil if there is only one; any thread may call `load`.
+    /// - Parameters:
+    ///   - gateway: the gateway that the pages describe.
+    ///   - version: the version of the program.
+    ///   - build: the identity of the build, or nil if unknown.
+    ///   - node: the name of this node, or nil if there is only one.
+    ///   - load: returns the current load of the listener that serves uploads; called by any thread.
     package init(
         _ gateway: Gateway,
         version: String,
@@ -64,7 +69,7 @@ package final class Admin: Sendable {
         try sampler.start { [gateway] in QueueFigures(of: gateway).incoming > 0 }
     }
 
-    /// Makes the readiness page report that the daemon is shutting down.
+    /// Makes the readiness page report from now on that the daemon is not ready, because it is shutting down.
     package func noteEnd() { isEnding.set(1) }
 
     var isOver: Bool { isEnding.count > 0 }

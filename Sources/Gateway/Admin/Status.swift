@@ -38,10 +38,10 @@ struct Status: Sendable {
     static let most = 20
 
     let version: String
-    /// Nil if unknown.
+    /// The identity of the build, or nil if unknown.
     let build: String?
     let host: String
-    /// Sorted by name.
+    /// The routes and their targets, sorted by name.
     let routes: [RouteTargets]
     /// The name of this node; nil if there is only one.
     let node: String?
@@ -53,7 +53,7 @@ struct Status: Sendable {
     let receiving: Int
     /// Ordinary uploads among those being received; they have no identity and are not in `transfers`.
     let ordinary: Int
-    /// Received bytes per second.
+    /// The rate at which content is received, in bytes per second.
     let rate: Int64
     let transfers: Part<Transfer>
     /// Deferred uploads in the order of their next attempts; those that wait for their clients are last.
@@ -64,7 +64,7 @@ struct Status: Sendable {
     let held: Part<WaitingUpload>
     /// Incomplete uploads that wait for their clients; newest activity first, as of the sampler's list.
     let partial: Part<PartialUpload>
-    /// Sorted by name.
+    /// The routes whose deliveries are failing, sorted by name.
     let failing: [FailingRoute]
     /// Whether uploads are still being counted, so that more may be waiting.
     let isCounting: Bool
@@ -283,14 +283,14 @@ struct FailingRoute: Sendable {
             + (run.wasReached ? "" : ", none reached the upstream")
     }
 
-    /// For `status --check`.
+    /// The problem in a few words, for the line printed by `status --check`.
     var concern: String {
         "route \(name) is failing: \(count) (\(upstream)); last failure: \(run.reason.prefix(300))"
     }
 }
 
 extension Admin {
-    /// The status in one line, for the service manager.
+    /// The status in one line, which the daemon reports to the service manager.
     package var statusLine: String { Status(of: self).line }
 }
 

@@ -26,7 +26,7 @@ enum HTML {
         return escaped
     }
 
-    /// Escapes the content.
+    /// Returns an HTML element that contains only text.
     static func element(_ name: String, _ content: String, class kind: String = "") -> String {
         let attribute = kind.isEmpty ? "" : " class=\"\(kind)\""
         return "<\(name)\(attribute)>\(text(content))</\(name)>"
@@ -98,7 +98,7 @@ extension Status {
         return rows.isEmpty ? "" : "<ul class=\"rows\" role=\"list\">\(rows)</ul>"
     }
 
-    /// Returns the first lines of a row.
+    /// Returns the first lines of a row: the path and file name, then the upload, its route, owner and time.
     private func head(
         _ id: String,
         _ route: String,

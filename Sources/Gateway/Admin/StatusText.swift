@@ -139,7 +139,7 @@ extension Status {
         return parts
     }
 
-    /// Such as `12.0 MB of 3.9 GB`.
+    /// Returns how much of an upload was received, such as `12.0 MB of 3.9 GB`.
     static func size(_ offset: Int64, of length: Int64?) -> String {
         ByteSize.decimal(offset) + (length.map { " of \(ByteSize.decimal($0))" } ?? "")
     }

@@ -45,7 +45,7 @@ enum AttemptResult: String, CaseIterable {
 enum ClientKnowledge: String, CaseIterable {
     /// The client knows no upload resource, so it cannot resume.
     case message = "waits, sent everything in one request, knows no upload resource"
-    /// The client can resume.
+    /// The client waits, sent the whole content in this request, and can resume.
     case all = "waits, sent everything in one request"
     case resource = "waits, sent parts"
     /// The client may also only retrieve the offset.

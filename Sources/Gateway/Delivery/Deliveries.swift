@@ -55,9 +55,13 @@ package final class Deliveries: Sendable {
         }
     }
 
-    /// Creates the deliveries for an open spool; `startQueue` starts its recovery and the queue.
+    /// Creates the deliveries for an open spool; `startQueue` starts recovery and the queue.
     ///
-    /// The limits of `admission` also apply to waiting deliveries.
+    /// - Parameters:
+    ///   - settings: the current settings.
+    ///   - spool: the spool.
+    ///   - log: the log.
+    ///   - admission: the limits on requests, which also apply to waiting deliveries.
     package init(_ settings: Settings, spool: Spool, log: Log, admission: Admission) {
         self.spool = spool
         self.admission = admission

@@ -22,7 +22,14 @@ package struct Delivery {
     /// The ticket of the request that started the delivery; nil if the queue started it.
     let ticket: AdmissionTicket?
 
-    /// Creates a delivery.
+    /// Creates the delivery of uploads of one route.
+    ///
+    /// - Parameters:
+    ///   - deliveries: the state shared by all deliveries.
+    ///   - route: the route.
+    ///   - journal: the journal, correlated with the upload.
+    ///   - patience: how long a delivery may wait for a slot.
+    ///   - ticket: the admission ticket of the request that started the delivery; nil if the queue started it.
     package init(
         _ deliveries: Deliveries,
         route: Route,
@@ -83,7 +90,9 @@ package struct Delivery {
         }
     }
 
-    /// Delivers, as `deliver` does, an upload that has waited, possibly since before a crash.
+    /// Delivers an upload that already waited for its delivery, possibly since before a crash.
+    ///
+    /// The parameters, result and errors are those of `deliver`.
     package func deliverWaiting(_ upload: Upload, to listener: ResponseListener) throws(SpoolError)
         -> Refusal?
     {
@@ -115,7 +124,7 @@ package struct Delivery {
         return true
     }
 
-    /// Makes the attempt that is due for an upload in `deferred`.
+    /// Makes the attempt that is due for an upload in `deferred`, without a waiting client.
     package func deliverQueued(_ upload: Upload) throws(SpoolError) {
         if upload.nextAttempt == nil {
             // The client knows that the upload is not delivered, and may return while its time in the queue lasts.
@@ -134,7 +143,9 @@ package struct Delivery {
         )
     }
 
-    /// Stores the fields of the completing request that a later attempt by the queue needs.
+    /// Stores in the record the fields of the completing request that a later attempt by the queue needs.
+    ///
+    /// - Throws: `SpoolError` if the record cannot be written.
     package func keepCompletion(_ upload: Upload, _ fields: HTTPFields?) throws(SpoolError) {
         guard let fields else { return }
         let kept = UpstreamFields.keptOfCompletion(

@@ -13,6 +13,8 @@ import SpoolgateSpool
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
+/// One attempt to deliver an upload, and the response received so far.
+///
 /// Not thread-safe.
 final class DeliveryAttempt {
     private let upload: Upload

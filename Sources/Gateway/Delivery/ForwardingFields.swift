@@ -7,10 +7,17 @@ package import SpoolgateUploadProtocol
 package import SpoolgateUpstream
 
 extension HTTPFields {
-    /// Adds the client's address, scheme and host, and the gateway's own `Via` (RFC 9110 §7.6.3).
+    /// Adds the client's address, scheme and host, and the gateway's own `Via` (RFC 9110 §7.6.3), to the fields.
     ///
-    /// The address is appended to the addresses that the fields already list; the scheme and host replace existing
-    /// values of `X-Forwarded-*`. Nothing is added for a nil parameter.
+    /// The address is appended to the addresses that the fields already list. The scheme and host replace existing
+    /// values of `X-Forwarded-*`.
+    ///
+    /// - Parameters:
+    ///   - forwarding: which fields to use: `X-Forwarded-*` or `Forwarded`.
+    ///   - address: the client's address as the web server reported it; if nil, no address is added.
+    ///   - scheme: the scheme of the client's request; if nil, no scheme is added.
+    ///   - host: the requested host; if nil, no host is added.
+    ///   - gateway: the name of the gateway for `Via`.
     package mutating func addForwarding(
         _ forwarding: FieldPolicy.Forwarding,
         address: String?,

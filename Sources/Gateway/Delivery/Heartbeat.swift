@@ -54,7 +54,7 @@ package struct ProgressReport {
     package func setAlarm(_ alarm: Alarm) { exchange.setAlarm(alarm) }
 }
 
-/// Repeats the offset of a complete upload to its client until the final response.
+/// Repeats the offset of a complete upload to its client, from the end of the content to the final response.
 ///
 /// Not thread-safe.
 package final class Heartbeat {
@@ -70,7 +70,9 @@ package final class Heartbeat {
         next = .after(interval)
     }
 
-    /// Sends a heartbeat if one is due; after an error, no more are sent.
+    /// Sends a heartbeat if one is due.
+    ///
+    /// - Throws: the errors of `Upload.sync`; after an error no more heartbeats are sent.
     package func beat(_ upload: Upload) throws(SpoolError) {
         guard next.hasPassed else { return }
         next = .never

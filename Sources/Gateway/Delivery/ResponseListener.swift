@@ -20,12 +20,12 @@ package struct ResponseListener {
     package var isWitnessed = false
     /// Whether the client can resume after a lost connection.
     package var isResumable = false
-    /// Whether this request contained the whole upload.
+    /// Whether the client sent the whole upload in this request.
     package var hasSentAll = false
     /// Whether the client did not use the upload protocol.
     private let isOrdinary: Bool
 
-    /// Creates a listener that only stores the final response.
+    /// Creates a listener without a request: the final response is only stored.
     package init(
         _ responses: any ResponseWording,
         completing: HTTPFields?,

@@ -17,17 +17,23 @@ package final class Route: Sendable {
     package let gateway: GatewayName
     package let resources: UploadResources
     package let upstream: Upstream
-    /// Nil if none is needed.
+    /// The service that authorizes uploads; nil if they need no authorization.
     package let authorizer: Authorizer?
-    /// Nil if none is needed.
+    /// The command that inspects uploads; nil if they are not inspected.
     package let inspection: Inspection?
     package let counts: RouteMetrics
 
-    /// Creates a route from settings that name at least one target.
+    /// Creates a route from its settings.
     ///
-    /// `node` is nil if there is only one. The connections and counters of `old`, the previous route with this name,
-    /// are kept if the settings are unchanged. `skipped` is called with the reason each time an attempt reached a
-    /// target only after others failed.
+    /// - Parameters:
+    ///   - name: its name.
+    ///   - settings: the operator's settings; they name at least one target.
+    ///   - gateway: the name of the gateway.
+    ///   - node: the name of the node that creates the uploads; nil if there is only one node.
+    ///   - old: the previous route with the same name, or nil; its connections and counters are kept if the settings
+    ///     are unchanged.
+    ///   - metrics: the metrics of the process.
+    ///   - skipped: called with the reason each time an attempt reached a target only after others failed.
     package init(
         _ name: String,
         _ settings: RouteSettings,
@@ -76,9 +82,10 @@ package final class Route: Sendable {
         return Route(self, settings)
     }
 
-    /// Whether the client of an upload received 202, so that no client waits.
+    /// Whether the client of a complete upload received 202, and therefore does not receive the upstream's response.
     ///
-    /// `nextAttempt` is nil if the upload is not in the queue.
+    /// - Parameter nextAttempt: the time of the upload's next attempt; nil if the upload is not in the queue.
+    /// - Returns: true if the queue delivers the upload and no client waits for it.
     package func hasAccepted(nextAttempt: WallTime?) -> Bool {
         settings.reply == .accepted && nextAttempt != nil
     }

@@ -11,11 +11,11 @@ package struct RequestBounds: Sendable, Equatable {
     package let total: Int
     /// The limit on short requests in addition to `total`.
     package let reserve: Int
-    /// The limit on one client's requests.
+    /// The maximum number of one client's requests served at a time.
     package let ofClient: Int
     /// The limit on one client's waiting requests, which also count towards `ofClient`.
     package let waitingOfClient: Int
-    /// The limit on waiting requests of all clients.
+    /// The maximum number of requests that wait, of all clients together.
     package let waiting: Int
     /// The limit on one client's requests in the reserve.
     package let reserveOfClient: Int
@@ -98,16 +98,23 @@ package final class Admission: Sendable {
 
     private let state: Monitor<State>
 
-    /// Creates counters at zero.
+    /// Creates the counters of a process that is serving no request.
     package init(_ bounds: RequestBounds) { state = Monitor(State(bounds: bounds)) }
 
     /// Changes the limits for later requests.
     package func setBounds(_ bounds: RequestBounds) { state.update { $0.bounds = bounds } }
 
-    /// Admits a request if the limits allow it; waits up to `patience` if no thread is free.
+    /// Admits a request if the limits allow it.
     ///
-    /// A request is short if it ends quickly unless it waits for another request; it may use the reserve, but must not
-    /// wait there. If `isLast` is true, no other thread accepts connections, and the request may use only the reserve.
+    /// Waits up to `patience` if no thread is free; otherwise returns at once.
+    ///
+    /// - Parameters:
+    ///   - client: the client that sent the request.
+    ///   - isShort: true if the request ends quickly unless it waits for another request. It may use the reserve, but
+    ///     must not wait there.
+    ///   - isLast: true if no other thread accepts connections; the request may then use only the reserve.
+    ///   - patience: how long to wait for a thread to become free; zero for no wait.
+    /// - Returns: the ticket, or the limit that the request exceeds.
     package func admit(
         _ client: ClientName,
         isShort: Bool,
@@ -132,7 +139,7 @@ package final class Admission: Sendable {
         return later ?? answer
     }
 
-    /// Records the end of an admitted request.
+    /// Records that the admitted request with this ticket has ended.
     package func leave(_ ticket: AdmissionTicket) {
         state.update { state in
             state.active -= 1
@@ -215,7 +222,7 @@ package final class WaitingPlace {
         return isTaken
     }
 
-    /// Releases the place if it was taken.
+    /// Releases the place; does nothing if it was not taken.
     package func giveBack() {
         if isTaken, let ticket { admission.stopWaiting(ticket) }
         isTaken = false

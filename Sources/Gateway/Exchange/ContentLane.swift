@@ -2,7 +2,9 @@
 
 package import SpoolgatePosix
 
-/// The lane of one request, used by the request's thread.
+/// Lets the web server write one request's content into a file by itself.
+///
+/// Used by the request's thread.
 package protocol ContentLane: AnyObject {
     /// Waits until content arrives, and returns whether the web server offers to write it itself.
     ///
@@ -36,7 +38,7 @@ package protocol ContentLane: AnyObject {
 
 /// The limit on the content that a web server may write into a file.
 package struct LaneLimit: Sendable, Equatable {
-    /// The maximum number of bytes in total.
+    /// The maximum number of bytes that the web server may write in total.
     package var count: Int64
     /// True if the web server sends content beyond the limit to `receive(into:)`; false if it waits for a higher limit.
     package var restFollows: Bool

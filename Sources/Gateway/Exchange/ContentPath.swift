@@ -25,7 +25,7 @@ package enum ContentPath: Int, Sendable, CaseIterable {
     /// The label in metrics and in the daemon's responses to its commands.
     package var label: String { self == .notOffered ? "not_offered" : "\(self)" }
 
-    /// Why the web server did not write the content; nil if it did.
+    /// A text for people that says why the web server did not write the content; nil if it did.
     package var reason: String? {
         switch self {
         case .used: nil

@@ -3,7 +3,9 @@
 package import SpoolgatePosix
 package import SpoolgateUploadProtocol
 
-/// Why content did not end properly; the bytes received before are valid.
+/// The reason why content did not end properly.
+///
+/// The bytes received before the error are valid.
 package enum ContentError: Error, Sendable, Equatable, CustomStringConvertible {
     /// The connection was closed early, or the message was malformed.
     case truncated
@@ -81,7 +83,7 @@ package protocol Exchange: AnyObject {
 extension Exchange {
     package var lane: (any ContentLane)? { nil }
 
-    /// Does nothing by default.
+    /// Does nothing: by default, no alarm can end a wait for content.
     package func setAlarm(_ alarm: Alarm?) {}
 
     /// Sends a complete response; does nothing if the client has disconnected.

@@ -2,7 +2,7 @@
 
 package import SpoolgateTextFormats
 
-/// The parameters that the operator has configured the web server to pass.
+/// The parameters that the web server passes with a request, as the operator has configured it.
 package struct ExchangeContext: Sendable, Equatable {
     /// The route (`SPOOLGATE_ROUTE`); nil for the default route.
     package var route: String?
@@ -10,15 +10,17 @@ package struct ExchangeContext: Sendable, Equatable {
     package var owner: ExactText?
     /// The public origin, such as `https://example.org:8443` (`SPOOLGATE_ORIGIN`); if nil, `Location` is only a path.
     package var origin: String?
-    /// `SPOOLGATE_ORIGIN` if it is not a valid origin.
+    /// The value of `SPOOLGATE_ORIGIN` if it is not a valid origin; otherwise nil.
     package var badOrigin: String?
     /// The interim statuses that the web server forwards to clients (`SPOOLGATE_INTERIM`).
     package var interimStatuses: Set<Int>
     /// The client's address (`REMOTE_ADDR`); nil if not passed.
     package var remoteAddress: String?
-    /// The scheme, such as `https` (`REQUEST_SCHEME`); nil if not passed.
+    /// The scheme of the client's request, such as `https` (`REQUEST_SCHEME`); nil if not passed.
     package var scheme: String?
     /// The mistakes in the web server's configuration that the parameters reveal.
+    ///
+    /// If they include `.badOrigin`, the property `badOrigin` is the invalid value.
     package var faults: Set<FrontFault>
 
     /// Creates a context.

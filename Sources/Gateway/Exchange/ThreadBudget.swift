@@ -4,7 +4,7 @@
 
 /// The number of threads for requests.
 package struct ThreadBudget: Sendable, Equatable {
-    /// The maximum number of concurrent requests.
+    /// The maximum number of concurrent requests of any kind.
     package let maximum: Int
     /// The maximum number of concurrent short requests in addition to `maximum`.
     package let reserve: Int
@@ -34,8 +34,11 @@ package struct ThreadBudget: Sendable, Equatable {
 
     /// Returns this budget, reduced if the process may not open enough file descriptors for it.
     ///
-    /// `open` is the number of file descriptors before the first request. The result has at least one thread of each
-    /// kind.
+    /// - Parameters:
+    ///   - descriptors: the maximum number of file descriptors that the process may open.
+    ///   - open: the number of file descriptors that are open before the first request.
+    ///   - deliveries: the maximum number of concurrent deliveries of the queue.
+    /// - Returns: a budget with at least one thread of each kind.
     package func within(descriptors: Int, open: Int, deliveries: Int) -> ThreadBudget {
         let own = open + Self.slack + Self.keptConnections + Self.ofDelivery * deliveries
         let requests = max(0, descriptors - own) / Self.ofRequest - Self.turningAway

@@ -70,6 +70,8 @@ extension FastCGIExchange {
     }
 
     /// Whether the record that ends the content has arrived.
+    ///
+    /// It usually arrives with the last byte, or with the parameters if there is no content.
     private var isContentOver: Bool {
         switch incoming {
         case .ended(sawEnd: true): return true

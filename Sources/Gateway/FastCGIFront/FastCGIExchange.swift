@@ -78,7 +78,8 @@ package final class FastCGIExchange: Exchange {
 
     /// Whether the web server has closed its side.
     ///
-    /// It has then given up the request, even if all content had arrived (nginx after a 504).
+    /// A web server sends the request and then waits, so a closed side means that it has given up the request, even if
+    /// all content had arrived (nginx after a 504, or after its client disconnected).
     package var isPeerGone: Bool {
         switch outgoing {
         case .gone, .aborted: true

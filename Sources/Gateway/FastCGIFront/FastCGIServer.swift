@@ -42,7 +42,7 @@ package final class FastCGIServer: Sendable {
         package var stackSize = 256 * 1024
         /// The time without any byte in either direction after which a request is aborted.
         package var stallTimeout = Duration.seconds(90)
-        /// The time within which all parameters must arrive.
+        /// The time within which all parameters must arrive; otherwise the connection is closed.
         package var parametersTimeout = Duration.seconds(10)
         /// How long the web server may be silent after a response that precedes the content's end.
         ///
@@ -73,12 +73,16 @@ package final class FastCGIServer: Sendable {
 
     /// Prepares a server; `start` starts it.
     ///
-    /// Signals must be blocked before (`Signals.block`). This initialises libfcgi, whose signal handlers and
-    /// environment variables have no effect.
+    /// Signals must be blocked before (`Signals.block`). This initialises libfcgi, and undoes the signal handlers that
+    /// it installs. libfcgi's two environment variables have no effect: they control its accept and its draining close,
+    /// which are not used.
     ///
-    /// `report` is called on any thread, and must not block for long. `answer` serves one request completely; if
-    /// `isLast` is true, no other thread accepts connections, so it must return soon.
-    ///
+    /// - Parameters:
+    ///   - settings: sizes and limits.
+    ///   - listener: the listening socket.
+    ///   - report: receives events on any thread; must not block for long.
+    ///   - answer: serves one request on its thread, completely. If `isLast` is true, no other thread accepts
+    ///     connections, so it must return soon.
     /// - Throws: `SystemError` if libfcgi cannot be initialised, or if the system has no room to wait for connections.
     package init(
         settings: Settings,

@@ -3,7 +3,7 @@
 import HTTPTypes
 
 extension HTTPResponse.Status {
-    /// The registered phrase, or `Unknown`.
+    /// The registered phrase of this status; `Unknown` if it is not registered.
     var registeredPhrase: String {
         Self.more[code] ?? Self.named.first { $0.code == code }?.reasonPhrase ?? "Unknown"
     }

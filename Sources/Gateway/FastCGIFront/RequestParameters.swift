@@ -49,7 +49,7 @@ package struct RequestParameters: ~Copyable {
         var isMissing: Bool { if case .missing = self { true } else { false } }
     }
 
-    /// Creates an empty set.
+    /// Creates an empty set of parameters.
     package init(limits: Limits = Limits()) {
         self.limits = limits
         fields.reserveCapacity(8)
@@ -90,7 +90,8 @@ package struct RequestParameters: ~Copyable {
 
     /// Adds one parameter.
     ///
-    /// The last value of an operator's parameter counts; all client fields are kept, in order.
+    /// If an operator's parameter occurs repeatedly, the last value counts, as in the configurations. Client fields are
+    /// all kept, in order.
     package mutating func add(_ name: ParameterBytes, _ value: ParameterBytes) {
         if name.hasPrefix("HTTP_") {
             addField(ParameterBytes(rebasing: name[5...]), value)

@@ -81,7 +81,12 @@ final class EventQueue: Sendable {
     private static let latePrefix = "late-"
     private static let mode: UInt32 = 0o600
 
-    /// Creates no file before the first event; calls `onLoss` each time events cannot be written.
+    /// Creates the object for the queue of a spool; files are created when the first event is added.
+    ///
+    /// - Parameters:
+    ///   - spool: the spool's directory.
+    ///   - patience: how long a line waits for another process that holds the lock on `pending`.
+    ///   - onLoss: called each time events cannot be written, with their number and the reason.
     init(
         spool: String,
         patience: Duration = .milliseconds(10),

@@ -40,9 +40,13 @@ package final class Events: Sendable {
     private let standardError = StandardError()
     private static let fileMode: UInt32 = 0o640
 
-    /// Creates the object for a process that uses `spool`; opens no file.
+    /// Creates the object for a process that uses a spool; opens no file.
     ///
-    /// `gateway` is the name in requests to the webhook; nil if this process sends no events.
+    /// - Parameters:
+    ///   - settings: the settings, which name the destinations of events.
+    ///   - spool: the spool, whose directory contains the webhook's queue.
+    ///   - log: the log, to which the loss of events is reported.
+    ///   - gateway: the name of the gateway in requests to the webhook; nil if this process sends no events.
     package init(_ settings: Settings, spool: Spool, log: Log, by gateway: GatewayName? = nil) {
         state = Monitor(State(settings))
         let losses = DroppedEvents(log)
@@ -58,9 +62,11 @@ package final class Events: Sendable {
         )
     }
 
-    /// Events that could not be written.
+    /// The number of events that were lost because they could not be written.
     package var lost: Int { losses.total.count }
-    /// Events that wait for the webhook; those of other processes count once this process sends them.
+    /// The number of events that wait for the webhook.
+    ///
+    /// Events of other processes count once this process has begun to send them.
     package var pending: Int { queue.added.count + queue.left.count }
 
     /// Applies new settings, and reopens the file for the next event.
@@ -118,10 +124,18 @@ package final class Events: Sendable {
 
     // MARK: The webhook
 
-    /// Starts the thread that sends the webhook's events while no other process does; call it only once.
+    /// Starts the thread that sends the events in the webhook's queue.
+    ///
+    /// Call it only once. While another process sends the queue's events, the thread waits.
+    ///
+    /// - Throws: `SystemError` if the thread cannot be started.
     package func startSending() throws(SystemError) { try webhook.start() }
 
-    /// Stops sending, and returns whether the thread ended before `deadline`; events not accepted stay in the queue.
+    /// Stops sending, and waits for the thread to end.
+    ///
+    /// Events that the webhook has not accepted stay in the queue.
+    ///
+    /// - Returns: true if the thread ended before `deadline`.
     @discardableResult
     package func stopSending(until deadline: Deadline) -> Bool { webhook.stop(until: deadline) }
 }

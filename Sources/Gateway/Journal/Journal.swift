@@ -47,9 +47,16 @@ package struct Journal: Sendable {
         events.note(Event(.created, of: upload))
     }
 
-    /// Reports how a request's content reached the spool; call it when the content has ended.
+    /// Reports how the content of one request reached the spool.
     ///
-    /// `nginx` is the number of bytes that nginx wrote, `gateway` the number that passed through the gateway.
+    /// Call it when the content has ended, completely or early.
+    ///
+    /// - Parameters:
+    ///   - upload: the upload.
+    ///   - path: who wrote the content, and the reason if it was not nginx.
+    ///   - nginx: the number of bytes that nginx wrote.
+    ///   - gateway: the number of bytes that passed through the gateway.
+    ///   - counts: the metrics of the route.
     package func written(
         _ upload: Upload,
         _ path: ContentPath,
@@ -63,7 +70,7 @@ package struct Journal: Sendable {
         counts.add(path)
     }
 
-    /// Reports that a request's content ended early; the received bytes are kept.
+    /// Reports that the content of a request ended early; the bytes received so far are kept.
     package func interrupted(_ upload: Upload, reason: ContentError) {
         log.interrupted(upload.creation.id, offset: upload.offset, reason: reason)
         metrics.interruptions[reason.label].add()
@@ -136,7 +143,13 @@ package struct Journal: Sendable {
 
     /// Reports the end of a delivery attempt.
     ///
-    /// `status` is 0 if the upstream sent no response; `isPutOff` is true if its response asks for another attempt.
+    /// - Parameters:
+    ///   - counts: the metrics of the route.
+    ///   - outcome: how the attempt ended.
+    ///   - client: the upload's client.
+    ///   - status: the status code of the upstream's response; 0 if it sent none.
+    ///   - isPutOff: whether the upstream's response asks for another attempt.
+    ///   - nanoseconds: the duration of the attempt.
     package func attempted(
         on counts: RouteMetrics,
         _ outcome: AttemptOutcome,
@@ -175,9 +188,13 @@ package struct Journal: Sendable {
         judge(counts, outcome, of: client, status: status)
     }
 
-    /// Reports that a complete upload could not be sent for a local reason, such as a failed conversion.
+    /// Reports that a complete upload could not be sent, although neither the upstream nor the upload is at fault, as
+    /// when a check or conversion before the delivery fails.
     ///
-    /// `reason` is one sentence.
+    /// - Parameters:
+    ///   - counts: the metrics of the route.
+    ///   - client: the upload's client.
+    ///   - reason: why, in one sentence.
     package func notSent(on counts: RouteMetrics, of client: ClientName, reason: String) {
         counts.health.addFailure(of: client, .notSent, reason: reason)
     }
@@ -257,7 +274,8 @@ package struct Journal: Sendable {
         events.note(Event(.failed, of: upload, status: status, reason: reason))
     }
 
-    /// Reports that the upstream may have received an upload but sent no response; the queue `hold` keeps it.
+    /// Reports that the upstream may have received an upload but sent no response; the upload is kept in the queue
+    /// `hold` until an operator acts.
     package func indeterminate(_ upload: Upload, reason: String) {
         log.indeterminate(upload.creation.id, reason: reason)
         countFailure(upload.creation, .held, reason: "outcome unknown: \(reason)")
@@ -265,7 +283,8 @@ package struct Journal: Sendable {
         events.note(Event(.held, of: upload, reason: reason))
     }
 
-    /// Reports that recovery found an upload whose delivery a crash interrupted; the queue `hold` keeps it.
+    /// Reports that recovery found an upload whose delivery a crash interrupted; the upload is kept in the queue `hold`
+    /// until an operator acts.
     package func indeterminate(_ summary: UploadSummary) {
         of(summary).log.indeterminate(summary.id, reason: summary.reason ?? "")
         count(.held, summary.creation)

@@ -25,7 +25,9 @@ package struct LineHandler: LogHandler {
         set { metadata[key] = newValue }
     }
 
-    /// Writes an event as a line, or loses it if this fails.
+    /// Writes an event as a line.
+    ///
+    /// If this fails, the event is lost, because there is no other output.
     package func log(event: LogEvent) {
         let pairs = Self.pairs(
             message: "\(event.message)",

@@ -61,14 +61,14 @@ package struct Log: Sendable {
         }
     }
 
-    /// Logs which environment variables set settings.
+    /// Logs the names of environment variables that set settings.
     package func settingsFromEnvironment(_ variables: [String]) {
         write(.notice, "settings read from environment") {
             ["variables": variables.joined(separator: ",")]
         }
     }
 
-    /// Logs how many uploads recovery found and repaired.
+    /// Logs how many uploads recovery found and repaired when it read the whole spool.
     package func recovered(_ recovery: Recovery) {
         write(.notice, "spool recovered") {
             [
@@ -80,7 +80,7 @@ package struct Log: Sendable {
         }
     }
 
-    /// Logs that recovery moved an upload with an unreadable record to `corrupt`.
+    /// Logs that recovery moved an upload with an unreadable record to the directory `corrupt`, for an operator.
     package func setAside(_ id: UploadID, reason: String) {
         write(.error, "upload moved to corrupt/") { ["upload": id, "reason": reason] }
     }
@@ -97,7 +97,7 @@ package struct Log: Sendable {
         }
     }
 
-    /// Logs that new settings were not applied.
+    /// Logs that new settings were not applied; the old ones stay in force.
     package func reloadRefused(reason: String) {
         write(.error, "settings reload failed") { ["reason": reason] }
     }
@@ -120,12 +120,12 @@ package struct Log: Sendable {
         write(.critical, "node fenced") { ["reason": reason] }
     }
 
-    /// Logs that a signal started the shutdown.
+    /// Logs that the daemon received a signal to end and stops accepting requests.
     package func draining(signal: String) {
         write(.notice, "shutdown started") { ["signal": signal] }
     }
 
-    /// Logs that the daemon ends; `left` requests were aborted.
+    /// Logs that the daemon ends; `left` requests did not end in time and were aborted.
     package func stopped(left: Int) {
         write(.notice, "daemon stopped") { ["aborted-requests": left] }
     }
@@ -146,7 +146,8 @@ package struct Log: Sendable {
         write(.info, "content received") { ["upload": id, "offset": offset] }
     }
 
-    /// `nginx` and `gateway` are in bytes.
+    /// Logs how many bytes of a request's content nginx wrote and how many passed through the gateway, after the
+    /// content has ended.
     func written(_ id: UploadID, _ path: ContentPath, nginx: Int64, gateway: Int64) {
         write(.debug, "content written") {
             [
@@ -156,7 +157,7 @@ package struct Log: Sendable {
         }
     }
 
-    /// Logs that a request's content ended early; the received bytes are kept.
+    /// Logs that the content of a request ended early; the bytes received so far are kept.
     package func interrupted(_ id: UploadID, offset: Int64, reason: ContentError) {
         write(.info, "upload interrupted") { ["upload": id, "offset": offset, "reason": reason] }
     }
@@ -165,7 +166,7 @@ package struct Log: Sendable {
         write(.info, "delivery started") { ["upload": id, "length": length] }
     }
 
-    /// A `status` below 400 accepts the upload.
+    /// Logs the upstream's final response: if `status` is below 400, it accepts the upload, otherwise it refuses it.
     func answered(_ upload: Upload, status: Int) {
         let (id, route, length) = (upload.creation.id, upload.creation.route, upload.offset)
         switch (upload.isRecorded, status < 400) {
@@ -185,7 +186,12 @@ package struct Log: Sendable {
         }
     }
 
-    /// Logs that a delivery attempt failed; `next` is nil if the upload waits for its client.
+    /// Logs that a delivery attempt failed and the upload is kept for another attempt.
+    ///
+    /// - Parameters:
+    ///   - id: the upload.
+    ///   - reason: why the attempt failed.
+    ///   - next: the time of the queue's next attempt, or nil if the upload waits for its client.
     package func deferred(_ id: UploadID, reason: String, next: WallTime?) {
         write(.warning, "delivery deferred") {
             [
@@ -300,7 +306,7 @@ package struct Log: Sendable {
         }
     }
 
-    /// Logs that a request was aborted without a response, because its refusal is temporary.
+    /// Logs that a request was aborted without a response, because the refusal is temporary and the client may retry.
     package func brokenOff(_ refusal: Refusal, target: String) {
         write(.debug, "request aborted") { ["target": target, "reason": refusal.title] }
     }
@@ -364,7 +370,7 @@ package struct Log: Sendable {
         write(.error, "events lost") { ["events": lost, "reason": reason] }
     }
 
-    /// Logs that the webhook did not accept an event, which is sent again.
+    /// Logs that the webhook did not accept an event; the event stays in the queue and is sent again.
     package func webhookFailed(reason: String) {
         write(.warning, "webhook failed") { ["reason": reason] }
     }

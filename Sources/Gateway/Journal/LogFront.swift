@@ -31,7 +31,7 @@ extension Log {
     /// Logs that a connection sent no valid FastCGI request in time.
     package func noRequest() { write(.debug, "connection without a request") }
 
-    /// Logs that a response ended before its announced length.
+    /// Logs that a response ended before its announced length; the web server then closes the client's connection.
     package func incompleteAnswer() { write(.debug, "response incomplete") }
 
     /// Logs that a client disconnected before its request ended.
@@ -70,7 +70,8 @@ extension Log {
 
     // MARK: Faults
 
-    /// Logs that `count` requests since the last such line lacked required FastCGI parameters.
+    /// Logs that the web server does not pass required FastCGI parameters; `count` requests failed since the last such
+    /// line.
     package func frontMisconfigured(reason: String, count: Int) {
         write(.error, "web server misconfigured") {
             [
@@ -80,7 +81,8 @@ extension Log {
         }
     }
 
-    /// Logs that the web server passes no `SPOOLGATE_ORIGIN` for a route.
+    /// Logs that the web server does not pass `SPOOLGATE_ORIGIN`, the scheme, host and port that clients use, for a
+    /// route.
     package func noOrigin(route: String) {
         write(.warning, "SPOOLGATE_ORIGIN is not set") {
             ["route": route, "directive": Self.originDirective]
@@ -100,7 +102,9 @@ extension Log {
     private static let originDirective =
         "fastcgi_param SPOOLGATE_ORIGIN $scheme://$host:$server_port;"
 
-    /// Logs that nginx does not report whether it buffers uploads, which it does by default.
+    /// Logs that nginx does not report whether it buffers uploads.
+    ///
+    /// It does so by default, so the operator should check.
     package func frontMayBuffer(route: String, count: Int) {
         write(.warning, "request buffering cannot be detected") {
             [
@@ -110,7 +114,8 @@ extension Log {
         }
     }
 
-    /// Logs that the web server buffers whole uploads, so that they cannot be resumed.
+    /// Logs that the web server stores the whole content of uploads before it passes them on, so that they cannot be
+    /// resumed.
     package func frontBuffers(route: String, count: Int) {
         write(.warning, "request buffering is enabled") {
             [
@@ -119,12 +124,13 @@ extension Log {
         }
     }
 
-    /// Logs that nginx could not write to a file of the spool.
+    /// Logs that nginx could not write content to a file of the spool; the content then passes through the gateway.
     package func frontCannotWrite(_ error: SystemError) {
         write(.warning, "nginx spool write failed") { ["reason": error.description] }
     }
 
-    /// Logs `count` requests refused since the last such line, because their route is not in the settings.
+    /// Logs that the web server passes a route that is not in the settings; `count` requests were refused since the
+    /// last such line.
     package func unknownRoute(_ route: String, target: String, count: Int) {
         write(.error, "unknown route") {
             ["route": route, "target": shown(target), "requests": count]

@@ -11,38 +11,39 @@ package final class Metrics: Sendable {
     package let start = WallTime.now
     /// Not a `Labelled`: the generic code of another module is slower.
     private let byRoute = Monitor<[String: RouteMetrics]>([:])
-    /// Stands for a missing route.
+    /// The name that stands for a missing route.
     package static let noRoute = "-"
-    /// By the code in the response.
+    /// The number of refusals, by the code in the response.
     package let refusals = Counters<String>()
-    /// Requests whose content ended early, by reason.
+    /// The number of requests whose content ended early, by reason.
     package let interruptions = Counters<String>()
-    /// Interrupted uploads that were resumed.
+    /// The number of interrupted uploads that were resumed.
     package let resumptions = Counter()
-    /// Uploads being received now, including ordinary ones.
+    /// The number of uploads that are being received now, including ordinary uploads.
     package let receiving = Counter()
-    /// Uploads without a resource, which cannot be resumed, being received now.
+    /// The number of ordinary uploads that are being received now: uploads without a resource, which cannot be resumed.
     package let receivingOrdinary = Counter()
-    /// Uploads with a resource being delivered now.
+    /// The number of uploads with a resource that are being delivered now.
     package let delivering = Counter()
     package let queueRuns = Counter()
     private let interims = (0..<100).map { _ in Counter() }
-    /// By result.
+    /// The durations of requests to authorizers, by result.
     package let authorizerTimes = Histograms<String> { Histogram(Histogram.medium) }
     package let inspectionTimes = Histograms<String> { Histogram(Histogram.medium) }
     package let failures = RecentFailures()
     package let waiting = WaitingUploads()
-    /// 1 if the last reload was refused, otherwise 0.
+    /// 1 if the last reload of the settings was refused, otherwise 0.
     package let refusedReload = Counter()
 
     private let uptime: @Sendable () -> Int64
 
-    /// Creates metrics that are all zero; `uptime` returns seconds, independent of the system clock.
+    /// Creates metrics that are all zero; `uptime` returns the seconds since an arbitrary time, unaffected by changes
+    /// of the system clock.
     package init(uptime: @escaping @Sendable () -> Int64 = SystemClock.kernelUptime) {
         self.uptime = uptime
     }
 
-    /// The route's metrics, created on the first access.
+    /// The metrics of the route with this name; created on the first access.
     package subscript(route: String) -> RouteMetrics {
         byRoute.updateQuietly { byRoute in
             if let found = byRoute[route] { return found }
@@ -52,7 +53,7 @@ package final class Metrics: Sendable {
         }
     }
 
-    /// Sorted by name.
+    /// The metrics of each route, sorted by name.
     package var routes: [(name: String, counts: RouteMetrics)] {
         byRoute.updateQuietly { $0 }.sorted { $0.key < $1.key }.map { ($0.key, $0.value) }
     }
@@ -61,12 +62,12 @@ package final class Metrics: Sendable {
         byRoute.updateQuietly { $0.values.reduce(0) { $0 + $1.received.count } }
     }
 
-    /// Counts an interim response (1xx).
+    /// Counts an interim response (1xx) that was sent.
     package func addInterim(_ status: Int) {
         if (100..<200).contains(status) { interims[status - 100].add() }
     }
 
-    /// For each status code that occurred.
+    /// The number of interim responses (1xx) sent, for each status code that occurred.
     package var interimCounts: [(status: Int, count: Int)] {
         interims.enumerated().map { ($0.offset + 100, $0.element.count) }.filter { $0.1 > 0 }
     }
@@ -93,6 +94,6 @@ package final class RecentFailures: Sendable {
         }
     }
 
-    /// Newest first, at most 20.
+    /// The most recent failures, newest first, at most 20.
     package var newest: [RecentFailure] { list.updateQuietly { $0.reversed() } }
 }

@@ -4,7 +4,9 @@
 
 package import SpoolgatePosix
 
-/// Counts occurrences by subject, such as a route, and decides when to log their number.
+/// Counts occurrences, and decides when to write a log line with their number.
+///
+/// Each subject, such as a route, is counted separately.
 package struct RareLines<Subject: Hashable> {
     private struct Untold {
         var count = 0
@@ -16,12 +18,15 @@ package struct RareLines<Subject: Hashable> {
     /// Creates empty counts.
     package init() {}
 
-    /// The subjects that were not forgotten.
+    /// The subjects that have occurred and were not forgotten.
     package var subjects: some Collection<Subject> { untold.keys }
 
-    /// Counts an occurrence; returns the number since the last line if a line is due, otherwise nil.
+    /// Counts an occurrence, and returns a number if a line is due now.
     ///
-    /// After that line, another one about the subject is due at `next`.
+    /// - Parameters:
+    ///   - subject: what the line is about, such as a route.
+    ///   - next: the earliest time of the next line about this subject; used only if a line is due now.
+    /// - Returns: the number of occurrences since the last line, including this one, or nil if no line is due.
     package mutating func note(
         _ subject: Subject,
         next: Deadline = .after(.seconds(60))

@@ -5,13 +5,13 @@
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
-/// The failures of a route since its last success.
+/// The failures of a route since its last success, as reported to readers.
 package struct FailureRun: Sendable, Equatable {
-    /// At least 1.
+    /// The number of failures, at least 1.
     package var count: Int
     /// Whether uploads of at least two clients failed.
     package var isOfSeveralClients: Bool
-    /// Seconds since the first of these failures.
+    /// The number of seconds since the first of these failures.
     package var age: Int64
     /// Whether the upstream received a part of at least one request.
     package var wasReached: Bool
@@ -44,7 +44,8 @@ package final class RouteHealth: Sendable {
 
     /// Consecutive failures, of at least two clients, after which a route is reported as failing.
     package static let mostFailures = 5
-    /// Seconds without a success after which one failure suffices, and a local fault counts as possibly repaired.
+    /// The number of seconds without a success after which one failure suffices for this report, and after which a
+    /// local fault counts as possibly repaired.
     package static let patience: Int64 = 600
     /// Consecutive attempts that this process could not start, after which it reports that it is not ready.
     package static let mostUntried = 3
@@ -55,7 +56,8 @@ package final class RouteHealth: Sendable {
     /// The failures in `run`, so that a success on a healthy route needs no lock.
     private let count = Counter()
 
-    /// `uptime` returns seconds, independent of the system clock.
+    /// Creates a record without failures; `uptime` returns the seconds since an arbitrary time, unaffected by changes
+    /// of the system clock.
     init(uptime: @escaping @Sendable () -> Int64) { self.uptime = uptime }
 
     /// Discards the failures; call it after the upstream accepts an upload or is replaced in the settings.
@@ -65,7 +67,12 @@ package final class RouteHealth: Sendable {
         count.set(0)
     }
 
-    /// Records a failed delivery attempt; `reason` is one sentence.
+    /// Records that a delivery attempt failed.
+    ///
+    /// - Parameters:
+    ///   - client: the upload's client.
+    ///   - progress: how far the attempt came.
+    ///   - reason: why, in one sentence.
     func addFailure(of client: ClientName, _ progress: Progress, reason: String) {
         let now = uptime()
         run.updateQuietly { run in

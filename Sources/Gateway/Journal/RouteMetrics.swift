@@ -6,11 +6,11 @@ package import SpoolgatePosix
 
 /// The metrics of one route; thread-safe.
 package final class RouteMetrics: Sendable {
-    /// The methods counted separately.
+    /// The methods that are counted separately.
     package enum MethodName: Int, Sendable, CaseIterable {
         case other, get, head, post, put, patch, delete, options
 
-        /// Creates the name of a method, or `other`.
+        /// Creates the name of a method, or `other` if the method is not counted separately.
         package init(_ method: HTTPRequest.Method) {
             self =
                 switch method {
@@ -28,7 +28,7 @@ package final class RouteMetrics: Sendable {
         package var label: String { self == .other ? "other" : "\(self)".uppercased() }
     }
 
-    /// The counted events of an upload.
+    /// The events in the life of an upload that are counted.
     package enum Outcome: Int, Sendable, CaseIterable {
         case created
         /// The upstream sent a final response, with any status.
@@ -85,7 +85,7 @@ package final class RouteMetrics: Sendable {
     package let received = Counter()
     /// Bytes of content that the web server wrote into the spool directly.
     package let receivedByLane = Counter()
-    /// Bytes in uploads that the upstream accepted.
+    /// The number of bytes in uploads that the upstream accepted.
     package let delivered = Counter()
     package let deliveryTimes = Histogram(Histogram.medium)
     /// From the creation of uploads to their completion.
@@ -111,9 +111,15 @@ package final class RouteMetrics: Sendable {
 
     init(uptime: @escaping @Sendable () -> Int64) { health = RouteHealth(uptime: uptime) }
 
-    /// Logs, once per route, that a response tells a web server of the upstream to send a file (such as `X-Sendfile`).
+    /// Logs, once per route, that an upstream's response tells a web server of the upstream to send a file (such as
+    /// `X-Sendfile`).
     ///
-    /// The web server in front of the gateway ignores such a field, so the client receives no content.
+    /// The web server in front of the gateway ignores such a field, so the client receives a response without content.
+    ///
+    /// - Parameters:
+    ///   - fields: the fields of the upstream's response.
+    ///   - route: the name of the route.
+    ///   - log: the log.
     package func noteSteering(_ fields: HTTPFields, route: String, _ log: Log) {
         let field = fields.first { field in
             // The first letter alone excludes most fields.
@@ -169,7 +175,7 @@ package final class RouteMetrics: Sendable {
         ContentPath(rawValue: lastPath.count - 1)
     }
 
-    /// For each method and status that occurred, in a fixed order.
+    /// The number of finished requests for each method and status that occurred, in a fixed order.
     package var answered: [(method: MethodName, status: Int, count: Int)] {
         requests.updateQuietly { $0 }.sorted { $0.key < $1.key }.compactMap { key, count in
             MethodName(rawValue: key / Self.statuses).map { ($0, key % Self.statuses, count) }

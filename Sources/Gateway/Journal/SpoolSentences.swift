@@ -7,7 +7,7 @@ import SpoolgateTextFormats
 extension SpoolError: CustomStringConvertible {
     package var description: String { sentence }
 
-    /// One line: what failed, the affected file or upload, and what to do.
+    /// The message for the operator, in one line: what failed, the affected file or upload, and what to do.
     package var sentence: String {
         switch self {
         case .disk(let error) where error.isReadOnly:

@@ -32,12 +32,12 @@ package struct Event: Sendable {
     }
 
     package var kind: Kind
-    /// Set when the event is written.
+    /// The time of the event, set when it is written.
     package var time = WallTime(seconds: 0)
     /// Nil if the settings name no node.
     package var node: String?
     package var upload: UploadID
-    /// Nil if unknown.
+    /// The upload's route; nil if unknown.
     package var route: String?
     package var owner: String?
     package var method: String?
@@ -45,13 +45,13 @@ package struct Event: Sendable {
     package var offset: Int64?
     /// Of the complete upload, in bytes; nil if unknown.
     package var length: Int64?
-    /// Of the final response; nil if there is none.
+    /// The status code of the final response; nil if there is none.
     package var status: Int?
     package var reason: String?
     package var nextAttempt: WallTime?
     package var attempts: Int?
     package var correlation: String?
-    /// The source of `correlation` when the event is written; nil if unknown.
+    /// The upload's creation, from which `correlation` is read when the event is written; nil if unknown.
     package var creation: UploadCreation?
 
     /// Creates an event about a locked upload.

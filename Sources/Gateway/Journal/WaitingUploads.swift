@@ -37,14 +37,14 @@ package final class WaitingUploads: Sendable {
     /// Creates an empty table.
     package init() {}
 
-    /// Adds a locked upload if it waits, removes it otherwise.
+    /// Records the state of a locked upload: adds the upload if it waits, removes it otherwise.
     package func note(_ upload: Upload) {
         let waiting = upload.waiting
         guard let waiting else { return forget(upload.creation.id) }
         change { $0.add(waiting) }
     }
 
-    /// Removes an upload, which no longer waits.
+    /// Removes an upload, which no longer waits, from the table.
     package func forget(_ id: UploadID) {
         guard count.count > 0 else { return }
         change { $0.known[id] = nil }
@@ -57,7 +57,9 @@ package final class WaitingUploads: Sendable {
         }
     }
 
-    /// Records whether recovery is reading the spool; a new table assumes that it is.
+    /// Records that recovery begins to read the spool (true) or has ended (false).
+    ///
+    /// A new table assumes that recovery is under way.
     package func noteWalk(isUnderWay: Bool) {
         table.updateQuietly { table in
             table.isWalked = isUnderWay
@@ -65,7 +67,8 @@ package final class WaitingUploads: Sendable {
         }
     }
 
-    /// Whether recovery is under way, so that the table may be incomplete.
+    /// Whether the table may still be incomplete, because recovery is under way after the start of this process or a
+    /// crash of another.
     package var isCounting: Bool { table.updateQuietly { $0.isCounting } }
 
     /// Updates the table from the spool, and calls `body` with each upload that it reads.
@@ -114,6 +117,6 @@ package final class WaitingUploads: Sendable {
         table.updateQuietly { ($0.known.values.map(\.upload), $0.others) }
     }
 
-    /// Records in `corrupt` at the last queue run.
+    /// The number of records in `corrupt` at the last queue run.
     package var corrupt: Int { table.updateQuietly { $0.corrupt } }
 }

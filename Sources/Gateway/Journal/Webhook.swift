@@ -9,6 +9,8 @@ import SpoolgateSpool
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
+/// Sends the events in the webhook's queue, on a thread of its own.
+///
 /// Thread-safe.
 final class Webhook: Sendable {
     private struct State {

@@ -15,7 +15,7 @@ struct DaemonQuestion {
     /// The daemon responds from memory, on threads that serve no uploads.
     private static let timeout = Duration.seconds(2)
 
-    /// Does not connect yet.
+    /// Creates the sender for the admin socket at this path; does not connect.
     init(_ socket: String) { question = FastCGIQuestion(path: socket, timeout: Self.timeout) }
 
     /// Returns nil if no daemon is running, access is denied or the daemon does not know the upload.

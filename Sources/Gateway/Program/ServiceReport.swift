@@ -8,6 +8,8 @@ import SpoolgateFastCGIFront
 import SpoolgateJournal
 import SpoolgatePosix
 
+/// The thread that reports to the service manager.
+///
 /// Thread-safe.
 final class ServiceReport: Sendable {
     private static let interval = Duration.seconds(5)

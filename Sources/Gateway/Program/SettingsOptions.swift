@@ -110,7 +110,12 @@ extension Settings {
     }
 }
 
-/// Throws an error that names the command to run if this process's user lacks `rights`; ignores other errors.
+/// Checks that the user of this process may use a file or directory of the daemon.
+///
+/// - Parameters:
+///   - rights: the rights that the command needs.
+///   - path: the path of the file or directory.
+/// - Throws: an error that names the command to run, if the user lacks these rights. Other errors are ignored.
 func requireRight(_ rights: AccessRights, to path: String) throws(CommandFailure) {
     do throws(PathObstacle) {
         _ = try PathAccess.require(rights, to: path)

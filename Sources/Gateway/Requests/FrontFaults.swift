@@ -6,7 +6,9 @@ package import SpoolgateExchange
 import SpoolgateJournal
 import SpoolgatePosix
 
-/// The faults that one process has found; thread-safe.
+/// The faults that one process has found in its web server's configuration.
+///
+/// Thread-safe.
 package final class FrontFaults: Sendable {
     /// One kind of fault on one route; its log lines are rate-limited together.
     private struct Subject: Hashable {
@@ -28,7 +30,7 @@ package final class FrontFaults: Sendable {
     /// `interval` is the minimum time between two log lines about the same subject.
     init(interval: Duration = .seconds(60)) { self.interval = interval }
 
-    /// The number of faults of each kind since the process started.
+    /// How often each kind of fault was found since the process started; a kind that was not found is missing.
     package var counts: [FrontFault: Int] { state.update { $0.counts } }
 
     /// The kinds of faults found in the last 15 minutes.

@@ -43,7 +43,11 @@ extension Request {
         refuse(.loop)
     }
 
-    /// Refuses a partial representation (`Content-Range`) if the upload would treat it as the whole.
+    /// Refuses a request with a partial representation (`Content-Range`) if the upload would treat it as the whole.
+    ///
+    /// That is so if the gateway stores uploads as files or objects, puts them into a form, or has them inspected.
+    ///
+    /// - Returns: true if the request was refused.
     private func refusesPart() -> Bool {
         guard route.needsWhole(for: head), head.fields.contentRange != nil else { return false }
         refuse(.partialContent)
@@ -67,7 +71,12 @@ extension Request {
         return true
     }
 
-    /// Returns false if a refusal was sent; `length` is in bytes, nil if unknown.
+    /// Asks the authorizer whether the upload that the request begins is authorized.
+    ///
+    /// - Parameters:
+    ///   - authorizer: the route's authorizer.
+    ///   - length: the number of bytes of the upload; nil if unknown.
+    /// - Returns: true if it is authorized; false if a refusal was sent.
     private func isAuthorized(by authorizer: Authorizer, length: Int64?) -> Bool {
         guard let place = takeWaitingPlace() else { return false }
         let answer = authorizer.ask(at: .creation, about: newUpload(), length: length)

@@ -2,7 +2,7 @@
 
 package import SpoolgatePosix
 
-/// How often and how long uploads of a route are retried.
+/// How often and how long the gateway tries to deliver the uploads of a route.
 package struct QueuePolicy: Sendable, Equatable {
     /// The maximum number of concurrent attempts, or nil if only the limit of all routes applies.
     package var maximumConcurrent: Int?
@@ -16,7 +16,7 @@ package struct QueuePolicy: Sendable, Equatable {
     /// The number of bytes in `hold` from which on uploads that could end there are refused; 0: no limit.
     package var maximumHoldSize: Int64 = 64 << 30
 
-    /// Returns whether the lifetime of an upload completed at `since` has ended.
+    /// Returns whether the lifetime of an upload that was completed at `since` has ended at `time`.
     package func isOver(since: WallTime, at time: WallTime) -> Bool {
         time.seconds - since.seconds > lifetime.components.seconds
     }

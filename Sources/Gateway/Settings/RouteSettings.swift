@@ -6,9 +6,9 @@ package import SpoolgateSpool
 package import SpoolgateUploadProtocol
 package import SpoolgateUpstream
 
-/// The settings of one route.
+/// The settings of one route: the upstream that receives its uploads, and the limits for clients.
 package struct RouteSettings: Sendable, Equatable {
-    /// The route of requests that name none.
+    /// The name of the route for requests that name none.
     package static let defaultName = "default"
 
     /// The upstream has no targets if the settings file names none; then the daemon does not start.
@@ -22,14 +22,16 @@ package struct RouteSettings: Sendable, Equatable {
         minSize: 128 << 10,
         maxAge: 7 * 86_400
     )
-    /// The maximum size in bytes of the stored content of a final response.
+    /// The maximum size in bytes of a final response's content that is stored in case the client did not receive it.
     package var maxResponseSize: Int64 = 256 << 10
     /// How long a final response is kept in case the client did not receive it.
     package var responseRetention = Duration.seconds(86_400)
     package var reply = Reply.upstream
     /// The failure that acknowledged offsets survive.
     package var promise = UploadPromise.powerCut
-    /// The minimum rate of content in bytes per second, or 0; a connection that is slower for a minute is closed.
+    /// The minimum rate at which a client must send content, in bytes per second, or 0 for no minimum.
+    ///
+    /// A connection that is slower for a minute is closed.
     package var minimumRate: Int64 = 0
     package var ordinary = OrdinaryUploads.spool
     package var incremental = IncrementalUploads.refuse
@@ -38,7 +40,7 @@ package struct RouteSettings: Sendable, Equatable {
     package var spoolReceive = SpoolReceive.on
     /// Whether clients without an interop version are treated as implementing the RFC, and are sent 104 responses.
     package var hasRFCClients = false
-    /// Nil if the setting is missing, which allows anonymous clients to upload.
+    /// Whether anonymous clients may upload; nil means that the setting is missing, and that they may.
     package var anonymous: AnonymousUploads?
     /// The service that decides whether an upload is accepted.
     package var authorization = ServiceSettings()
@@ -56,7 +58,7 @@ package struct RouteSettings: Sendable, Equatable {
     package var fields = FieldPolicy()
     package var crossOrigin = CrossOrigin()
 
-    /// Returns whether the retention of a response stored at `since` has ended.
+    /// Returns whether the retention of a response that was stored at `since` has ended at `time`.
     package func isResponseOld(since: WallTime, at time: WallTime) -> Bool {
         time.seconds - since.seconds > responseRetention.components.seconds
     }
@@ -123,7 +125,7 @@ package enum TusAnswer: String, Sendable, CaseIterable {
     case upstream
 }
 
-/// The format in which an upload is sent to the upstream.
+/// The format in which an upload is sent to the upstream as one ordinary request.
 package enum Form: String, Sendable, CaseIterable {
     /// The content of the request.
     case body

@@ -7,7 +7,7 @@ package import SpoolgateUpstream
 /// The URL of one resource of an HTTP service, such as an authorizer.
 package struct ServiceURL: Sendable, Equatable {
     package let target: UpstreamTarget
-    /// The path and query of the resource.
+    /// The request target: the path and query of the resource.
     package let requestTarget: String
     /// The URL as written in the settings.
     package let text: String
@@ -49,15 +49,15 @@ package struct ServiceURL: Sendable, Equatable {
 
 /// The settings of an HTTP service that the gateway uses, such as an authorizer.
 package struct ServiceSettings: Sendable, Equatable {
-    /// Nil if no service is used.
+    /// The resource that the gateway requests, or nil if no service is used.
     package var url: ServiceURL?
     /// The maximum time to connect, and to wait for the response.
     package var timeout = Duration.seconds(10)
     /// A PEM file of the authorities trusted for https, or nil to trust those of the system.
     package var certificateAuthority: String?
-    /// A PEM file, or nil to send no certificate.
+    /// A PEM file with the client certificate, or nil to send none.
     package var clientCertificate: String?
-    /// A PEM file, or nil if `clientCertificate` contains the key.
+    /// A PEM file with the key of the client certificate, or nil if `clientCertificate` contains the key.
     package var clientKey: String?
 
     package var upstream: UpstreamSettings? {

@@ -16,7 +16,7 @@ package struct Settings: Sendable, Equatable {
         mode: 0o660,
         group: nil
     )
-    /// Nil for `admin.sock` in the directory of `listen`.
+    /// The path of the admin socket, or nil for `admin.sock` in the directory of `listen`.
     package var adminPath: String?
     /// The name of this node if several serve uploads behind one web server; nil if there is only one.
     package var node: String?
@@ -29,12 +29,12 @@ package struct Settings: Sendable, Equatable {
     package var spoolQuota: Int64 = 0
     /// The maximum number of uploads, including delivered ones with a stored response, or 0 for no limit.
     package var maximumUploads = 1_000_000
-    /// The maximum number of concurrent requests.
+    /// The maximum number of concurrent requests; each uses one thread.
     package var maximumThreads = 4096
     /// The maximum number of requests that wait for others, or 0 for no limit; nil means half of `maximumThreads`.
     package var maximumWaitingThreads: Int?
     package var clients = ClientSettings()
-    /// The maximum time without a byte from or to the web server.
+    /// The maximum time in which no byte is received from or sent to the web server.
     package var stallTimeout = Duration.seconds(60)
     /// How long deliveries, and uploads that cannot be resumed, may continue after SIGTERM.
     package var drainTimeout = Duration.seconds(30)
@@ -48,7 +48,7 @@ package struct Settings: Sendable, Equatable {
     /// The time between two searches for uploads whose next attempt is due.
     package var queueRunInterval = Duration.seconds(30)
     package var interim = InterimRate()
-    /// Unknown interop versions, each with the known version as which it is treated.
+    /// Interop versions that this program does not know, each with the known version as which it is treated.
     package var interopAliases: [Int: Int] = [:]
     package var events = EventSettings()
     /// The request field that correlates a request with the logs of other programs, or nil.
@@ -94,7 +94,7 @@ package struct Settings: Sendable, Equatable {
         )
     }
 
-    /// Records that the command line set `key`, which overrides an environment variable.
+    /// Records that the setting `key` was set by the command line, which overrides an environment variable.
     package mutating func noteOption(_ key: String) { variables.removeAll { $0.key == key } }
 
     /// A sentence that names routes without an upstream, with which the daemon cannot start, or nil.
@@ -117,7 +117,8 @@ package struct ClientSettings: Sendable, Equatable {
     package var maximumUploads = 10_000
 }
 
-/// How often a client is sent a 104 response (Upload Resumption Supported).
+/// How often a client is sent an interim 104 response (Upload Resumption Supported), if client and web server support
+/// it.
 package struct InterimRate: Sendable, Equatable {
     /// The minimum time between two reports while content is received.
     package var progressInterval = Duration.seconds(5)
@@ -144,7 +145,7 @@ package struct EventSettings: Sendable, Equatable {
         }
     }
 
-    /// Nil to write no event lines.
+    /// Where event lines are written, or nil to write none.
     package var destination: Destination?
     /// The service that receives each event in a POST request.
     package var webhook = ServiceSettings()

@@ -11,8 +11,10 @@ extension Settings {
 
     /// Reads settings from a file and from environment variables, which override the file.
     ///
-    /// If `path` is nil, only environment variables and defaults are used.
-    ///
+    /// - Parameters:
+    ///   - path: the file, or nil to use only environment variables and defaults.
+    ///   - environment: returns the value of an environment variable, or nil if it is not set.
+    /// - Returns: the settings.
     /// - Throws: `SettingsFault.unreadable` if the file cannot be read; `.wrong`, with the line and column or the
     ///   variable, if a key or value is invalid.
     package static func load(

@@ -7,7 +7,7 @@ import SpoolgatePosix
 /// An environment variable that sets one setting.
 package struct SettingsVariable: Sendable, Equatable {
     package let name: String
-    /// The dotted key, such as `listen`.
+    /// The dotted key of the setting, such as `listen`.
     package let key: String
 
     private init(_ name: String, _ key: String) {
@@ -18,8 +18,10 @@ package struct SettingsVariable: Sendable, Equatable {
     /// The route `default` is the only one that variables can set.
     static let routePrefix = "routes.\(RouteSettings.defaultName)."
 
-    /// Other variables that begin with `SPOOLGATE_` are not settings: Kubernetes sets some for a service named
-    /// spoolgate.
+    /// All variables that set settings.
+    ///
+    /// Other variables that begin with `SPOOLGATE_` are not settings: Kubernetes, for example, sets some for a service
+    /// named spoolgate.
     package static let all = [
         SettingsVariable("UPSTREAM", routePrefix + "upstream"),
         SettingsVariable("ANONYMOUS", routePrefix + "anonymous"),

@@ -30,7 +30,7 @@ extension SourcePlace {
 package struct SettingsError: Error, Sendable, Equatable, CustomStringConvertible {
     /// The file's name as the operator gave it, or the name of an environment variable.
     package var file: String
-    /// The place of the error; nil in an environment variable.
+    /// The place of the error, or nil if it is in an environment variable.
     package var place: SourcePlace?
     /// The fault and its correction.
     package var reason: String

@@ -45,13 +45,19 @@ package final class Spool: Sendable {
 
     /// Opens a spool and creates its directories on first use.
     ///
-    /// The parent of `directory` must exist. `reserve` is the number of bytes that must stay free on the file system;
-    /// `quota` is the maximum size of the spool in bytes, or nil for no limit. With a quota, all files are counted
-    /// before this returns. `node` is nil if the spool belongs to this host alone.
-    ///
-    /// The other parameters are for tests: a `disk` that fails, clocks that jump, another `writer` to simulate a power
-    /// failure, a `runBeside` that chooses when a sync runs, and a `settling` of zero without other hosts.
-    ///
+    /// - Parameters:
+    ///   - directory: the path; its parent must exist.
+    ///   - reserve: the number of bytes that must stay free on the file system.
+    ///   - quota: the maximum size of the spool in bytes, or nil for no limit. If a quota is set, all files are counted
+    ///     before this initialiser returns.
+    ///   - disk: the calls that change the disk; tests pass one that fails.
+    ///   - clock: the machine's clocks; tests pass clocks that jump.
+    ///   - node: the node of this process if several hosts share the spool, or nil if the spool belongs to this host.
+    ///   - writer: the name of this process in states, or nil for the running kernel or, in a shared spool, this
+    ///     process of its node. Tests pass another name to simulate a power failure.
+    ///   - runBeside: runs a sync while more content is received; tests choose when it runs.
+    ///   - settling: how long a file of a shared spool that another host may have left too short can still grow; tests
+    ///     without such hosts pass zero.
     /// - Throws: `.unusable` if the directory is not a spool, has another format, or other users can access it; `.disk`
     ///   if its file system is read-only; `.bootUnknown` if the kernel's boot identity cannot be read.
     package convenience init(
@@ -90,6 +96,11 @@ package final class Spool: Sendable {
     }
 
     /// Opens an existing spool for listing and changing uploads; creates no upload and no directory.
+    ///
+    /// - Parameters:
+    ///   - directory: the path.
+    ///   - node: the node of this process if several hosts share the spool, otherwise nil.
+    /// - Throws: the errors of `init(directory:reserve:quota:disk:clock:node:writer:runBeside:)`.
     package convenience init(
         existing directory: String,
         node: String? = nil
@@ -139,15 +150,20 @@ package final class Spool: Sendable {
         room = SpoolRoom(layout, reserve: reserve, quota: quota)
     }
 
-    /// Creates an upload, empty and locked.
+    /// Creates an upload and locks it.
     ///
-    /// On return, it survives a crash; it survives a power failure only after the first `sync()`. `length` is the
-    /// length of the complete content in bytes, or nil if unknown; `expected` is the number of bytes expected, as far
-    /// as known. `requestRelease` is called at most once, from another thread, when a newer request needs the upload;
-    /// it must make the caller's read of content end soon.
+    /// The write of its record creates the upload. On return, it survives a crash; it survives a power failure only
+    /// after the first `sync()`.
     ///
-    /// - Throws: `.full`, `.fewFiles` or `.overQuota` if there is no room for the expected content; `.tooMany`. No
-    ///   upload was created then.
+    /// - Parameters:
+    ///   - creation: the properties of the upload, which never change.
+    ///   - length: the length of the complete content in bytes, or nil if unknown.
+    ///   - expected: the number of bytes of content that are expected, as far as known.
+    ///   - requestRelease: called at most once, from another thread, when a newer request needs the upload; must make
+    ///     the caller's read of content end soon.
+    /// - Returns: the upload, empty and locked.
+    /// - Throws: `.full`, `.fewFiles` or `.overQuota` if there is no room for the expected content; `.tooMany` if a
+    ///   limit on the number of uploads is reached. No upload was created then.
     package func create(
         _ creation: UploadCreation,
         length: Int64? = nil,
@@ -394,12 +410,14 @@ package final class Spool: Sendable {
         return .noSpace(error, directory: directory, free: try? layout.root.space())
     }
 
-    /// Throws an error if `count` bytes of content (0 if unknown) would exceed a limit now; reserves no space.
+    /// Throws an error if `count` bytes of content, or 0 if the number is unknown, would exceed a limit now.
+    ///
+    /// Reserves no space: that happens when the content is written.
     package func checkRoom(for count: Int64) throws(SpoolError) { try room.check(for: count) }
 
     /// Changes the limits on the number of uploads; existing uploads are kept.
     package func setBounds(_ bounds: UploadBounds) { room.setBounds(bounds) }
 
-    /// Changes the number of bytes that must stay free.
+    /// Changes the number of bytes that must stay free when new content is written.
     package func setReserve(_ reserve: Int64) { room.setReserve(reserve) }
 }

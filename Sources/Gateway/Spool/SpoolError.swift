@@ -6,7 +6,9 @@ package import SpoolgateUploadProtocol
 /// An error of the spool, with the values for a message.
 package enum SpoolError: Error, Sendable, Equatable {
     case disk(SystemError)
-    /// Writing `needed` bytes (0 if unknown) would leave less than the reserve.
+    /// Writing would leave less than the reserve.
+    ///
+    /// The values are the spool, and the bytes to be written (0 if unknown), free, and to be kept free.
     case full(directory: String, needed: Int64, free: Int64, reserve: Int64)
     /// The file system can hold only `free` more files, fewer than are reserved for others.
     case fewFiles(directory: String, free: Int64, reserve: Int64)

@@ -53,7 +53,7 @@ package enum AttemptOutcome: Sendable, Equatable {
         }
     }
 
-    /// How long the upstream asked to wait, in seconds.
+    /// How long the upstream asked to wait, in seconds; nil if it did not.
     package var retryAfter: Int? {
         if case .putOff(_, let retryAfter) = self { retryAfter } else { nil }
     }
@@ -68,9 +68,14 @@ extension AttemptOutcome {
         }
     }
 
-    /// The refusal to send to the client; nil if there is a complete response.
+    /// The refusal to send to the client.
     ///
-    /// It does not name internal hosts and files. `isKept` is true if the upload is kept for another attempt.
+    /// It does not name internal hosts and files; they appear only in the log.
+    ///
+    /// - Parameters:
+    ///   - isRepeatable: true if the request may be sent again.
+    ///   - isKept: true if the upload is kept for another attempt.
+    /// - Returns: the refusal; nil if there is a complete response to send.
     package func refusal(isRepeatable: Bool, isKept: Bool) -> Refusal? {
         switch self {
         case .answered: nil

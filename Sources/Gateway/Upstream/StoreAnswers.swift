@@ -5,7 +5,7 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
 extension Response {
-    /// 201: the upload is stored.
+    /// 201: the upload is stored; the content is a JSON object with its ID, file name and length.
     static func stored(_ upload: UploadID, name: String, length: Int64) -> Response {
         let answer = JSON.object([
             ("id", .string("\(upload)")), ("name", .string(name)), ("length", .integer(length)),

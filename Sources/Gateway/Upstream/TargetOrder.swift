@@ -4,6 +4,8 @@
 
 import SpoolgatePosix
 
+/// The order of one upstream's targets, derived from the results of attempts.
+///
 /// Thread-safe.
 final class TargetOrder: Sendable {
     /// How long an unreachable target is tried only after the others.

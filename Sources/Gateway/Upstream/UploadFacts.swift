@@ -15,10 +15,16 @@ package final class UploadFacts: Sendable {
     /// The value of `Content-Encoding`; nil if it is missing or `identity`.
     package let coding: String?
     package let metadata: [(key: String, value: String)]
-    /// In hexadecimal, each with its algorithm.
+    /// The digests of the content: the algorithm's name, and the digest in hexadecimal.
     package let digests: [(key: String, value: String)]
 
     /// Collects the facts from the head of a creation.
+    ///
+    /// - Parameters:
+    ///   - target: the request target of the creation.
+    ///   - fields: the fields of the creation.
+    ///   - owner: the client's identity; nil if unknown.
+    ///   - digests: the computed digests, in hexadecimal.
     package init(
         target: String,
         fields: HTTPFields,

@@ -59,14 +59,19 @@ package struct UpstreamRequest {
     package var method: HTTPRequest.Method
     /// The request target as the client sent it.
     package var target: String
-    /// The fields made by `UpstreamFields`, including `Host`, but no message framing.
+    /// The fields made by `UpstreamFields`, including `Host`.
+    ///
+    /// Message framing is added when the request is sent.
     package var fields: HTTPFields
     package var content: UpstreamContent
-    /// The path and optional query of a second resource at the public origin.
+    /// The path and optional query of a second resource at the public origin that the request names; nil if there is
+    /// none.
     ///
     /// The upstream receives it in `Destination`, with its own scheme and base path.
     package var destination: String?
-    /// The upload's ID, for names of files and objects; nil if the request is not an upload.
+    /// The upload's ID, used in the names of files and objects.
+    ///
+    /// If it is nil, the request is not an upload, and directories and buckets refuse it.
     package var upload: UploadID?
     /// Whether a directory must make the upload durable before it responds.
     package var survivesPowerCut: Bool
@@ -136,10 +141,12 @@ package final class Upstream: Sendable {
         case http(HTTPTargets)
     }
 
-    /// Creates an upstream; a directory or a bucket must be its only target.
+    /// Creates an upstream; no connection is opened yet.
     ///
-    /// `skipped` is called with the reasons, in one sentence, each time an attempt reached a target only after others
-    /// failed.
+    /// - Parameters:
+    ///   - settings: the settings, with at least one target; a directory or a bucket must be the only one.
+    ///   - skipped: called with the reasons, in one sentence, each time an attempt reached a target only after others
+    ///     failed.
     package init(
         _ settings: UpstreamSettings,
         skipped: @escaping @Sendable (String) -> Void = { _ in }

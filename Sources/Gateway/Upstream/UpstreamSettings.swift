@@ -26,7 +26,7 @@ package enum UpstreamTarget: Sendable, Equatable {
 
 /// The address of a bucket.
 package struct BucketAddress: Sendable, Equatable {
-    /// `http://host[:port]` or `https://host[:port]`.
+    /// `http://host[:port]` or `https://host[:port]`, the store's address.
     package var endpoint: String
     package var name: String
     /// The start of every key, up to a slash; empty, or without a slash at either end.
@@ -43,12 +43,14 @@ package struct BucketSettings: Sendable, Equatable {
     package static let partSizes: ClosedRange<Int64> = (5 << 20)...(5 << 30)
 
     package var region = "us-east-1"
-    /// The location of the access key; if nil, objects cannot be stored.
+    /// The location of the access key; if nil, there is no key, and objects cannot be stored.
     package var credentials: BucketCredentials?
     package var style = BucketStyle.path
     /// The maximum size in bytes of an upload sent by a single PUT, and the size of the parts of larger uploads.
     package var partSize: Int64 = 1 << 30
-    /// The pauses before the repetitions of a request.
+    /// How long to wait before each repetition of a request that sends a part, or starts or completes the object.
+    ///
+    /// Not a setting of the operator.
     package var pauses: [Duration] = [.seconds(1), .seconds(2), .seconds(4), .seconds(8)]
     /// Fields of each object in addition to those that describe its content.
     package var fields: [HTTPField] = []
@@ -102,7 +104,7 @@ package struct UpstreamSettings: Sendable, Equatable {
     package var clientCertificate: String?
     /// The PEM file of the client certificate's key; nil if `clientCertificate` contains it.
     package var clientKey: String?
-    /// Ignored if the target is not a bucket.
+    /// The settings for a bucket; ignored if the target is not a bucket.
     package var bucket = BucketSettings()
 
     package var isBucket: Bool { if case .bucket? = targets.first { true } else { false } }

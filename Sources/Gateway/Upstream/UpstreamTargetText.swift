@@ -7,8 +7,10 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
 extension UpstreamTarget {
-    /// Parses `http://host[:port][/path]`, `https://…`, `unix:/path`, `directory:/path` or
+    /// Parses the text of the setting: `http://host[:port][/path]`, `https://…`, `unix:/path`, `directory:/path` or
     /// `s3:https://host[:port]/bucket[/prefix]`.
+    ///
+    /// - Throws: `UpstreamTargetError`, a sentence that describes the error.
     package init(_ text: String) throws(UpstreamTargetError) {
         guard !text.hasControlCharacters else {
             throw .init(reason: "an upstream target must not have control characters")

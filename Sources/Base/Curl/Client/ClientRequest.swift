@@ -12,11 +12,13 @@ package struct ClientRequest {
         case http2
     }
 
-    /// HEAD has no content.
+    /// The method; HEAD has no content.
     package var method: HTTPRequest.Method
     /// The complete `http://` or `https://` URL; sent unchanged.
     package var url: String
-    /// Framing and `Host` are added; `Expect: 100-continue` takes effect over HTTP/1.1.
+    /// The fields, to which framing and `Host` are added.
+    ///
+    /// `Expect: 100-continue` takes effect over HTTP/1.1.
     package var fields: HTTPFields
     package var version: Version
     package var content: ClientContent?
@@ -26,21 +28,21 @@ package struct ClientRequest {
     package var timeout = Duration.seconds(30)
     /// The maximum time without a byte after all content; if nil, `timeout` applies.
     package var answerTimeout: Duration?
-    /// In bytes per second; 0 means unlimited.
+    /// The maximum number of bytes per second; 0: unlimited.
     package var rateLimit: Int64 = 0
-    /// A netrc(5) file with the host's user and password.
+    /// A file in the format of netrc(5) with the host's user and password, or nil to use none.
     package var netrc: String?
     /// Whether to use proxies from the environment.
     package var usesProxies = false
     /// A PEM file; if nil, the system's authorities are trusted.
     package var certificateAuthority: String?
-    /// A PEM file.
+    /// The PEM file of the client certificate, or nil to send none.
     package var clientCertificate: String?
-    /// A PEM file; nil if `clientCertificate` contains the key.
+    /// The PEM file of the client certificate's key, or nil if `clientCertificate` contains the key.
     package var clientKey: String?
     /// Whether TLS 1.3 is required.
     package var wantsNewestTLS = false
-    /// The path of a Unix socket to use instead of the URL's host.
+    /// The path of a Unix socket to use instead of the URL's host, or nil to use TCP.
     package var socket: String?
     /// Called for each piece of the final response's content; returns false to end the transfer.
     ///
@@ -50,7 +52,7 @@ package struct ClientRequest {
     ///
     /// If nil, `ClientTransfer.interim` keeps them.
     package var heard: ((ClientInterim) -> Bool)?
-    /// Whether to end after connecting, including TLS.
+    /// Whether to end after connecting, including TLS, and send nothing.
     package var onlyConnects = false
 
     /// Creates a request.
@@ -69,7 +71,7 @@ package struct ClientRequest {
     }
 }
 
-/// Content that a callback produces piece by piece.
+/// Content that a callback produces piece by piece, at its own pace.
 package struct ClientContent {
     /// The result of one call for content.
     package enum Step {
@@ -115,13 +117,14 @@ package struct ClientFault: Error, Sendable, Equatable {
     }
 
     package var kind: Kind
-    /// The words of libcurl or the system.
+    /// The reason, in the words of libcurl or the system.
     package var reason: String
 
-    /// Whether a retry may succeed, because no certificate is known to be at fault.
+    /// Whether a failed TLS handshake may succeed when retried, because the connection may be at fault, not a
+    /// certificate.
     package var mayPass: Bool
 
-    /// The cause if TLS failed.
+    /// The cause of a TLS failure; nil if TLS did not fail.
     package var tls: TLSTrouble?
 
     /// Whether the time to connect ran out.
@@ -138,12 +141,12 @@ package struct ClientFault: Error, Sendable, Equatable {
 /// An interim response and the time of its arrival.
 package struct ClientInterim: Sendable, Equatable {
     package var head: ResponseHead
-    /// Since the start of the request.
+    /// The time since the start of the request.
     package var after: Duration
-    /// Content bytes handed to libcurl by then.
+    /// The number of content bytes handed to libcurl by then.
     package var sent: Int64
 
-    /// Creates an interim response.
+    /// Creates an interim response from its parts.
     package init(head: ResponseHead, after: Duration, sent: Int64) {
         (self.head, self.after, self.sent) = (head, after, sent)
     }

@@ -11,23 +11,23 @@ package import SpoolgateUploadProtocol
 
 /// A running request, and later its result; used once, by one thread.
 package final class ClientTransfer: CurlTransfer {
-    /// Includes 100 (Continue).
+    /// The interim responses, including 100 (Continue).
     package private(set) var interim: [ClientInterim] = []
     package private(set) var head: ResponseHead?
     /// The start of the final response's content.
     package private(set) var content: [UInt8] = []
     package private(set) var isHTTP2 = false
-    /// Content bytes handed to libcurl.
+    /// The number of content bytes handed to libcurl.
     package private(set) var sent: Int64 = 0
     /// Content bytes that the peer's system has not yet acknowledged.
     package var unsent: Int64 { Int64(max(0, context?.unsent ?? 0)) }
-    /// Whether the server may have processed the request.
+    /// Whether the request may have been sent, so that the server may have processed it.
     package private(set) var wasBegun = false
-    /// Content bytes written to the connection.
+    /// The number of content bytes written to the connection.
     package private(set) var uploaded: Int64 = 0
     package private(set) var retryAfter: Duration?
     package private(set) var fault: ClientFault?
-    /// Measured while connecting.
+    /// The round-trip time, measured while connecting.
     package private(set) var roundTrip = Duration.zero
     package var elapsed: Duration { (end ?? .now) - start }
 
@@ -66,7 +66,7 @@ package final class ClientTransfer: CurlTransfer {
         self.isStopped = isStopped
     }
 
-    /// Sends the request; blocks until the transfer ends.
+    /// Sends the request; blocks until the response is complete or the transfer has failed.
     package func run() {
         start = .now
         defer { end = .now }
@@ -143,7 +143,7 @@ package final class ClientTransfer: CurlTransfer {
     /// Only for the first request; the owner decides about a retry.
     package func mayConnect() -> Bool { !wasBegun }
 
-    /// Notes that sending starts.
+    /// Notes that sending starts; see `CurlTransfer`.
     package func mayBeginRequest() -> Bool {
         guard !wasBegun else { return false }
         wasBegun = true
@@ -206,7 +206,7 @@ package final class ClientTransfer: CurlTransfer {
         deadline = .after(limit ?? request.timeout)
     }
 
-    /// Calls the request's content.
+    /// Calls the request's content; see `CurlTransfer`.
     package func giveContent(_ buffer: UnsafeMutableRawBufferPointer) -> ContentStep {
         guard let content = request.content else { return .bytes(0) }
         // The content's own time does not count against the server.
@@ -226,7 +226,7 @@ package final class ClientTransfer: CurlTransfer {
         }
     }
 
-    /// Parses heads and ignores trailers.
+    /// Parses heads and ignores trailers; see `CurlTransfer`.
     package func takeHeadLine(_ line: UnsafeRawBufferPointer) -> Bool {
         guard head == nil else { return true }
         hasHeard = true

@@ -13,10 +13,17 @@ package final class AppendedFile: Sendable {
     /// Whether the last line is incomplete.
     private let isBroken = Monitor(false)
 
-    /// Opens a file, creating it if it is missing; never blocks.
+    /// Opens a file, creating it if it is missing.
     ///
-    /// If `directory` is given, a symbolic link as `name` is refused (ELOOP), because the directory's owner could make
-    /// it refer to a file of root. `owner` is a user ID for a created file; only root can set it.
+    /// Never blocks, for any kind of file.
+    ///
+    /// - Parameters:
+    ///   - name: the path of the file, or its name in `directory`.
+    ///   - directory: the file's directory, or nil if `name` is a path. If it is given, a symbolic link as `name` is
+    ///     refused (ELOOP), because the directory's owner could make it refer to a file of root.
+    ///   - mode: the permissions of a created file.
+    ///   - owner: the user ID of a created file's owner, or nil for this process's user; only root can set it.
+    /// - Throws: if the file cannot be opened or created.
     package init(
         path name: String,
         in directory: Directory? = nil,
@@ -55,7 +62,10 @@ package final class AppendedFile: Sendable {
 
     /// Creates a directory for appended files, mode 0700, unless it exists.
     ///
-    /// `owner` is a user ID for a created directory; only root can set it.
+    /// - Parameters:
+    ///   - path: the directory.
+    ///   - owner: the user ID of a created directory's owner, or nil for this process's user; only root can set it.
+    /// - Throws: if the directory cannot be created.
     package static func makeDirectory(path: String, owner: UInt32? = nil) throws(SystemError) {
         if mkdir(path, 0o700) == 0 {
             if let owner, geteuid() == 0 { _ = lchown(path, owner, gid_t.max) }
@@ -64,13 +74,13 @@ package final class AppendedFile: Sendable {
         }
     }
 
-    /// Whether the path still refers to this file.
+    /// Whether the path still refers to this file; false after the file was renamed or removed.
     package var isInPlace: Bool {
         guard let identity = FileIdentity(of: descriptor.number) else { return false }
         return FileIdentity(of: path) == identity
     }
 
-    /// The current size in bytes.
+    /// The current size of the file in bytes.
     package var size: Int64 {
         (try? descriptor.status(subject: path))?.size ?? 0
     }

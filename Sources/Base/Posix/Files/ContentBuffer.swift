@@ -4,7 +4,9 @@
 
 import Glibc
 
-/// A fixed region of memory for one thread at a time.
+/// A fixed region of memory that is filled from the start.
+///
+/// Used by one thread at a time.
 package final class ContentBuffer {
     package let capacity: Int
     package private(set) var count: Int = 0
@@ -16,7 +18,9 @@ package final class ContentBuffer {
 
     package var free: Int { capacity - count }
 
-    /// Allocates `capacity` bytes, at least 1; throws if there is no memory left.
+    /// Allocates a buffer of `capacity` bytes, at least 1.
+    ///
+    /// - Throws: `SystemError` if there is no memory left.
     package init(capacity: Int) throws(SystemError) {
         precondition(capacity > 0, "a buffer needs a capacity")
         let start = mmap(
@@ -42,14 +46,18 @@ package final class ContentBuffer {
         return try body(filled.bytes)
     }
 
-    /// Copies filled bytes from `position` on until `target` is full or they end; returns their number.
+    /// Copies the filled bytes from `position` on, until `target` is full or the filled part ends.
+    ///
+    /// - Returns: the number of bytes copied.
     package func copy(from position: Int, to target: UnsafeMutableRawBufferPointer) -> Int {
         let part = region[position..<count].prefix(target.count)
         target.copyMemory(from: UnsafeRawBufferPointer(rebasing: part))
         return part.count
     }
 
-    /// Calls `body` to write into the free part and return the number of bytes; if it throws, none are added.
+    /// Calls `body` with the free part of the buffer, into which it writes; `body` returns the number of bytes written.
+    ///
+    /// If `body` throws, no bytes are added.
     package func fill<E: Error>(
         _ body: (UnsafeMutableRawBufferPointer) throws(E) -> Int
     ) throws(E) {
@@ -63,13 +71,13 @@ package final class ContentBuffer {
     /// Empties the buffer.
     package func removeAll() { count = 0 }
 
-    /// Empties the buffer and releases its pages.
+    /// Empties the buffer and releases its pages to the system.
     package func releasePages() {
         count = 0
         releaseUnusedPages()
     }
 
-    /// Releases the pages after the filled part.
+    /// Releases the pages after the filled part to the system.
     package func releaseUnusedPages() {
         let page = Int(getpagesize())
         let kept = min(capacity, (count + page - 1) / page * page)

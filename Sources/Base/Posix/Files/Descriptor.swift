@@ -7,7 +7,7 @@ import Glibc
 
 /// An owned file descriptor, closed exactly once on every path.
 package struct Descriptor: ~Copyable, Sendable {
-    /// For system calls; do not store it.
+    /// The descriptor's number, for system calls; do not store it.
     package let number: Int32
 
     /// Takes ownership of an open descriptor.
@@ -16,7 +16,9 @@ package struct Descriptor: ~Copyable, Sendable {
         self.number = number
     }
 
-    /// Closes the descriptor, even if it throws an error that the kernel reports only now (close(2)).
+    /// Closes the descriptor and throws any error that the kernel reports only now (close(2)).
+    ///
+    /// The descriptor is closed even if an error is thrown.
     package consuming func close() throws(SystemError) {
         let number = self.number
         discard self
@@ -33,9 +35,9 @@ package struct Descriptor: ~Copyable, Sendable {
         return number
     }
 
-    /// Enlarges a pipe to `count` bytes, so that its two sides wake each other less often.
+    /// Enlarges a pipe to at least `count` bytes, so that its two sides wake each other less often.
     ///
-    /// Does nothing if that is impossible.
+    /// Does nothing if `number` is not a pipe or the system does not allow the size.
     package static func widenPipe(_ number: Int32, to count: Int) {
         _ = spoolgate_widen_pipe(number, Int32(clamping: count))
     }

@@ -4,7 +4,9 @@ import Glibc
 
 /// The process's limit of descriptors (RLIMIT_NOFILE).
 package enum DescriptorLimit {
-    /// Raises the soft limit to the hard limit and returns it; 1,024 if it is unknown.
+    /// Raises the soft limit on open descriptors to the hard limit.
+    ///
+    /// - Returns: the new soft limit; 1,024, which every system allows, if it cannot be read.
     package static func raise() -> Int {
         let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
         var limit = rlimit()
@@ -17,7 +19,7 @@ package enum DescriptorLimit {
         return Int(clamping: limit.rlim_cur)
     }
 
-    /// The number of open descriptors; 0 if it is unknown.
+    /// The number of this process's open descriptors; 0 if it cannot be determined.
     package static var open: Int {
         guard let directory = opendir("/proc/self/fd") else { return 0 }
         defer { closedir(directory) }

@@ -6,7 +6,7 @@ import Glibc
 
 /// A thread-safe open directory.
 package final class Directory: Sendable {
-    /// As opened, for messages.
+    /// The path as opened, for messages.
     package let path: String
     let descriptor: Descriptor
 
@@ -27,20 +27,20 @@ package final class Directory: Sendable {
 
     package var name: String { String(path.split(separator: "/").last ?? "") }
 
-    /// The effective user ID.
+    /// The effective user ID of this process.
     package static var user: UInt32 { geteuid() }
 
-    /// The process ID, as in /proc.
+    /// The process ID of this process, as in /proc.
     package static var process: Int32 { getpid() }
 
-    /// Returns the path of a name, for messages.
+    /// Returns the path of a name in the directory, for messages.
     package func path(of name: String) -> String { "\(path)/\(name)" }
 
-    /// Opens an existing regular file; returns nil if it is missing.
+    /// Opens an existing regular file for reading and, if `forWriting`, for writing; returns nil if it is missing.
     ///
-    /// Never follows a symbolic link, and never blocks.
+    /// Never follows a symbolic link, and never blocks, whatever kind of file the name refers to.
     ///
-    /// - Throws: `SystemError`; `isNotRegular` is true for another kind of file.
+    /// - Throws: `SystemError`; its `isNotRegular` is true if the name does not refer to a regular file.
     package func open(
         _ name: String,
         forWriting: Bool = false
@@ -48,7 +48,7 @@ package final class Directory: Sendable {
         try open(name, forWriting ? O_RDWR : O_RDONLY)
     }
 
-    /// Opens a file like `open`, but only for appending (O_APPEND).
+    /// Opens an existing regular file like `open`, but only for appending (O_APPEND); returns nil if it is missing.
     package func openForAppending(_ name: String) throws(SystemError) -> Descriptor? {
         try open(name, O_WRONLY | O_APPEND)
     }
@@ -77,7 +77,7 @@ package final class Directory: Sendable {
         throw SystemError("fstatat", on: path(of: name))
     }
 
-    /// Returns all names, in no particular order.
+    /// Returns all names in the directory, in no particular order.
     package func names() throws(SystemError) -> [String] {
         let reader = try reader()
         var names: [String] = []
@@ -112,6 +112,6 @@ package final class Directory: Sendable {
 /// The free space of a file system, for an unprivileged user.
 package struct FileSystemSpace: Sendable, Equatable {
     package var freeBytes: Int64
-    /// Nil if the file system has no such limit.
+    /// The number of files that can still be created; nil if the file system has no such limit.
     package var freeFiles: Int64?
 }

@@ -25,7 +25,9 @@ package final class DirectoryReader {
 
     deinit { closedir(stream) }
 
-    /// Returns the next name except `.` and `..`, or nil after the last.
+    /// Returns the next name, skipping `.` and `..`, or nil after the last name.
+    ///
+    /// - Throws: if the directory cannot be read.
     package func next() throws(SystemError) -> String? {
         while true {
             errno = 0

@@ -8,7 +8,7 @@ import Glibc
 
 /// The calls that change files and directories.
 package struct Disk: Sendable {
-    /// The raw value is the name of the system call.
+    /// An operation that changes the disk; the raw value is the name of its system call.
     package enum Call: String, Sendable, CaseIterable {
         case create = "openat"
         case createEmpty = "mknodat"
@@ -31,9 +31,10 @@ package struct Disk: Sendable {
         }
     }
 
-    /// A hook of tests that runs before each call; if it throws, the call is not made.
+    /// A hook of tests that runs before each call, with its operation and subject.
     ///
-    /// - Returns: the maximum number of bytes that a writing call may write.
+    /// - Returns: the maximum number of bytes that a writing call may write; ignored for other calls.
+    /// - Throws: the error to report; the call is then not made.
     package typealias Check = @Sendable (Call, _ subject: String) throws(SystemError) -> Int
 
     /// The change made by a call; files are given by descriptors, names by paths.
@@ -58,7 +59,7 @@ package struct Disk: Sendable {
 
     private let check: Check?
     private let witness: Witness?
-    /// The durations of `sync` and `syncDirectory` calls.
+    /// The durations of this process's calls that make content or directory entries durable.
     package static let syncTimes = Histogram(Histogram.short)
 
     /// Creates a disk; only tests set hooks.
@@ -84,7 +85,9 @@ package struct Disk: Sendable {
         return Descriptor(owning: number)
     }
 
-    /// Creates an unnamed file, mode 0600; returns nil if the file system does not support unnamed files.
+    /// Creates an unnamed file, mode 0600, on the file system of `directory`.
+    ///
+    /// - Returns: the file, or nil if the file system does not support unnamed files.
     package func createNameless(in directory: Directory) throws(SystemError) -> Descriptor? {
         _ = try check?(.create, directory.path)
         let number = spoolgate_open_nameless(directory.descriptor.number, ".", 0o600)
@@ -123,7 +126,9 @@ package struct Disk: Sendable {
         witness?(.madeDirectory(path: path))
     }
 
-    /// Writes all of `bytes` at `position` and advances `position`, even on an error, past the bytes written.
+    /// Writes all of `bytes` at `position` and advances `position` by their number.
+    ///
+    /// If an error is thrown, `position` is the end of the bytes that were written.
     package func write(
         _ bytes: RawSpan,
         to file: borrowing Descriptor,
@@ -148,9 +153,10 @@ package struct Disk: Sendable {
         }
     }
 
-    /// Copies the first `count` bytes of a file to `position` in another and advances `position`, even on an error.
+    /// Copies the first `count` bytes of a file to `position` in another file and advances `position`.
     ///
-    /// The files share the storage if the file system supports that; memory use is constant.
+    /// The files share the storage if the file system supports that; memory use is constant. If an error is thrown,
+    /// `position` is the end of the bytes that were copied.
     package func copy(
         _ source: borrowing Descriptor,
         count: Int64,
@@ -230,7 +236,7 @@ package struct Disk: Sendable {
         witness?(.syncedDirectory(path: directory.path))
     }
 
-    /// Sets a new directory's mode to 0700.
+    /// Sets a directory's mode to 0700, as part of its creation.
     package func makePrivate(_ directory: Directory) throws(SystemError) {
         _ = try check?(.makeDirectory, directory.path)
         try SystemError.check(
@@ -268,7 +274,9 @@ package struct Disk: Sendable {
         witness?(.renamed(from: source.path(of: name), to: target.path(of: newName)))
     }
 
-    /// Removes the name `name`; returns whether it existed.
+    /// Removes the name `name` from a directory; does nothing if it is missing.
+    ///
+    /// - Returns: true if the name existed.
     @discardableResult
     package func unlink(_ name: String, in directory: Directory) throws(SystemError) -> Bool {
         _ = try check?(.unlink, directory.path(of: name))

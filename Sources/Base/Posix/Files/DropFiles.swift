@@ -5,7 +5,7 @@
 
 import Glibc
 
-/// The content could not be read; the directory is not at fault.
+/// The error if the content for a file could not be read, so that the directory is not at fault.
 package struct DropContentError: Error {
     package var underlying: any Error
 }
@@ -16,16 +16,22 @@ package struct DropFiles: ~Copyable {
     private let number: Int32
     private let survivesPowerCut: Bool
 
-    /// Opens an existing directory; if `survivesPowerCut` is false, nothing is synced.
+    /// Opens the directory.
+    ///
+    /// - Parameters:
+    ///   - path: the directory, which must exist.
+    ///   - survivesPowerCut: whether the files must be durable; if false, nothing is synced.
+    /// - Throws: `SystemError` if the directory cannot be opened.
     package init(path: String, survivesPowerCut: Bool = true) throws(SystemError) {
         self.survivesPowerCut = survivesPowerCut
         directory = try Directory(path: path)
         number = directory.descriptor.number
     }
 
-    /// Hard-links the open file `descriptor` as `name`; returns true once the link exists.
+    /// Hard-links the open file `descriptor` as `name`.
     ///
-    /// Returns false and creates no name if the file cannot be linked or does not have `length` bytes.
+    /// Returns true once the link exists. Returns false and creates no name if the file cannot be linked (it is on
+    /// another file system, belongs to another owner, or cannot have another name) or does not have `length` bytes.
     package func link(_ descriptor: Int32, length: Int64, as name: String) throws(SystemError)
         -> Bool
     {
@@ -54,10 +60,13 @@ package struct DropFiles: ~Copyable {
         return true
     }
 
-    /// Creates the file `name` from the bytes that calls of `next` put into a buffer; returns their number.
+    /// Creates the file `name` from the bytes that repeated calls of `next` put into a buffer.
     ///
-    /// `next` returns the number of bytes, 0 at the end of the content. `length` is the expected total.
-    ///
+    /// - Parameters:
+    ///   - name: the file's name.
+    ///   - length: the expected number of bytes, or nil if unknown.
+    ///   - next: fills the buffer from its start and returns the number of bytes, 0 at the end of the content.
+    /// - Returns: the number of bytes written.
     /// - Throws: `SystemError`, or `DropContentError` with the error of `next`; no incomplete file remains.
     package func write(
         as name: String,
@@ -116,7 +125,7 @@ package struct DropFiles: ~Copyable {
         try SystemError.check(fsync(number), "fsync", on: directory.path)
     }
 
-    /// Removes the content file `name`, unless an earlier drop left the file `record`.
+    /// Removes the content file `name`, unless a file `record` exists, left by an earlier drop with the same name.
     package func removeContent(_ name: String, unlessNamedBy record: String) {
         guard faccessat(number, record, F_OK, AT_SYMLINK_NOFOLLOW) != 0, errno == ENOENT
         else { return }

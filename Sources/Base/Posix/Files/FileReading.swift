@@ -8,21 +8,21 @@ import Glibc
 
 /// The status of a file.
 package struct FileStatus: Sendable, Equatable {
-    /// In bytes.
+    /// The size in bytes.
     package var size: Int64
-    /// In bytes.
+    /// The disk usage in bytes.
     package var diskUsage: Int64
-    /// The last change to its content.
+    /// The time of the last change to its content.
     package var modified: WallTime
-    /// The last change to its content, permissions or names.
+    /// The time of the last change to its content, permissions or names.
     package var changed: WallTime
     /// The number of names (hard links); 0 if the file was removed.
     package var names: Int
-    /// The inode number.
+    /// The inode number: two names with the same number are one file.
     package var file: UInt64
     package var isRegular: Bool
     package var isDirectory: Bool
-    /// A user ID.
+    /// The owner's user ID.
     package var owner: UInt32
     package var permissions: UInt32
 
@@ -50,7 +50,9 @@ extension Descriptor {
         return FileStatus(raw)
     }
 
-    /// Reads from `position` until `buffer` is full or the file ends; returns the number of bytes.
+    /// Reads from `position` until `buffer` is full or the file ends.
+    ///
+    /// - Returns: the number of bytes read; less than requested only at the end of the file.
     package borrowing func read(
         into buffer: UnsafeMutableRawBufferPointer,
         at position: Int64,
@@ -97,7 +99,9 @@ extension Descriptor {
         _ = posix_fadvise(number, 0, 0, POSIX_FADV_DONTNEED)
     }
 
-    /// Takes an exclusive lock until the file is closed; returns false if another open file description holds it.
+    /// Takes an exclusive lock without waiting; the lock lasts until the file is closed.
+    ///
+    /// - Returns: true if the lock was taken; false if another open file description holds it.
     package borrowing func tryLock(
         subject: @autoclosure () -> String
     ) throws(SystemError) -> Bool {

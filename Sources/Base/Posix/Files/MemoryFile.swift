@@ -3,7 +3,7 @@
 import CSpoolgateLinux
 import Glibc
 
-/// An owned, unnamed file in memory.
+/// An owned, unnamed file whose bytes are only in memory.
 package struct MemoryFile: ~Copyable, Sendable {
     private let descriptor: Descriptor
 
@@ -22,6 +22,8 @@ package struct MemoryFile: ~Copyable, Sendable {
     package consuming func release() -> Int32 { descriptor.release() }
 
     /// Stores bytes in an empty file, to be read from the start.
+    ///
+    /// - Throws: `SystemError` if there is no memory left.
     package func hold(_ bytes: [UInt8]) throws(SystemError) {
         guard write(descriptor.number, bytes, bytes.count) == bytes.count,
             lseek(descriptor.number, 0, SEEK_SET) == 0

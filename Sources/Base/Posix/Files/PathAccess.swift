@@ -19,13 +19,13 @@ package struct AccessRights: OptionSet, Sendable {
     package static let all: AccessRights = [.read, .write, .search]
 }
 
-/// The properties of a file that decide about access.
+/// The properties of a file or directory that decide who can access it.
 package struct PathFacts: Sendable, Equatable {
-    /// Symbolic links are resolved.
+    /// The path, with symbolic links resolved.
     package var path: String
-    /// A user ID.
+    /// The user ID of its owner.
     package var owner: UInt32
-    /// A group ID.
+    /// The group ID of its group.
     package var group: UInt32
     package var permissions: UInt32
     package var isDirectory: Bool
@@ -50,12 +50,15 @@ package enum PathObstacle: Error, Sendable, Equatable {
     case failed(SystemError)
 }
 
-/// Resolves paths like the kernel.
+/// Resolves paths like the kernel does for this process.
 package enum PathAccess {
     /// The kernel's limit for one path.
     private static let mostLinks = 40
 
-    /// Checks that this process has `rights` to an absolute path; throws the first obstacle from the root on.
+    /// Checks that this process has `rights` to an absolute path.
+    ///
+    /// - Returns: the properties of the file.
+    /// - Throws: `PathObstacle`, the first that is found from the root on.
     package static func require(
         _ rights: AccessRights,
         to path: String

@@ -4,10 +4,14 @@ import Glibc
 
 /// Small secret files.
 package enum SecretFile {
-    /// Reads a file of at most `limit` bytes; a symbolic link is followed.
+    /// Reads a whole file.
     ///
-    /// - Throws: `SystemError`; EFBIG if it is longer; EACCES on the call `stat` if its permissions let others read it
-    ///   or its group change it.
+    /// - Parameters:
+    ///   - path: the file; a symbolic link is followed.
+    ///   - limit: the maximum size in bytes; a longer file is an error (`EFBIG`).
+    /// - Returns: its bytes.
+    /// - Throws: `SystemError` if it cannot be read; EACCES on the call `stat` if its permissions let others read it or
+    ///   its group change it.
     package static func read(_ path: String, limit: Int) throws(SystemError) -> [UInt8] {
         let number = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
         let file = Descriptor(owning: try SystemError.check(number, "open", on: path))

@@ -4,9 +4,13 @@ import Glibc
 
 /// Small text files.
 package enum TextFile {
-    /// Reads a file as UTF-8; invalid bytes become U+FFFD.
+    /// Reads a whole file as UTF-8; invalid bytes become U+FFFD.
     ///
-    /// - Throws: `SystemError`; EFBIG if the file is longer than `limit` bytes.
+    /// - Parameters:
+    ///   - path: the file.
+    ///   - limit: the maximum size in bytes; a longer file is an error (`EFBIG`).
+    /// - Returns: the text.
+    /// - Throws: `SystemError` with the failed call and the path.
     package static func read(_ path: String, limit: Int) throws(SystemError) -> String {
         let number = open(path, O_RDONLY | O_CLOEXEC)
         let file = Descriptor(owning: try SystemError.check(number, "open", on: path))

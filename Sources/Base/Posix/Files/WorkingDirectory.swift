@@ -4,7 +4,9 @@ import Glibc
 
 /// The working directory.
 package enum WorkingDirectory {
-    /// Makes a path absolute; returns it unchanged if the working directory was removed.
+    /// Makes a path absolute, so that it no longer depends on the working directory.
+    ///
+    /// If the working directory was removed, a relative path is returned unchanged.
     package static func absolute(_ path: String) -> String {
         guard !path.hasPrefix("/"), let name = getcwd(nil, 0) else { return path }
         defer { free(name) }

@@ -100,7 +100,9 @@ package final class ChildProcess {
         return end
     }
 
-    /// Sends SIGTERM to the process group, waits for `grace`, and kills the processes that remain.
+    /// Sends SIGTERM to the process group, waits, and kills the processes that remain.
+    ///
+    /// - Parameter grace: the time that the process has to exit after SIGTERM.
     package func terminate(grace: Duration) {
         guard end == nil else { return }
         Glibc.kill(-process, SIGTERM)

@@ -5,7 +5,7 @@
 import CSpoolgateLinux
 import Glibc
 
-/// The service manager that wants reports, if there is one.
+/// The service manager that started this process and wants reports, if there is one.
 package struct ServiceManager: Sendable {
     /// From `NOTIFY_SOCKET`; if nil, no reports are sent.
     private let address: [UInt8]?

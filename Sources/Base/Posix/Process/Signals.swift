@@ -26,7 +26,7 @@ package enum Signal: Sendable, Equatable, CaseIterable {
     }
 }
 
-/// The process's signals, blocked in all threads.
+/// The process's signals, blocked in all threads and received by one.
 package struct Signals: Sendable {
     private static var set: sigset_t {
         var set = sigset_t()

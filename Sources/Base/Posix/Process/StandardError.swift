@@ -35,9 +35,12 @@ package struct StandardError: Sendable {
         isJournal = stream == "\(status.st_dev):\(status.st_ino)"
     }
 
-    /// Writes a line and its line end with one call; throws if they are incomplete.
+    /// Writes a line and its line end with one call.
     ///
-    /// The priority is written only for the journal.
+    /// - Parameters:
+    ///   - line: the text, without a line end.
+    ///   - priority: the priority; written only if standard error is connected to the journal.
+    /// - Throws: if the line could not be written completely.
     package func write(line: String, _ priority: Priority) throws(SystemError) {
         let bytes = Array(((isJournal ? "<\(priority.rawValue)>" : "") + line + "\n").utf8)
         guard Glibc.write(STDERR_FILENO, bytes, bytes.count) == bytes.count else {

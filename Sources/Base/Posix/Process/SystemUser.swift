@@ -49,12 +49,12 @@ package struct SystemUser: Sendable, Equatable {
         getgrnam(name).map { $0.pointee.gr_gid }
     }
 
-    /// Returns a group's name, or its ID as text.
+    /// Returns the name of a group, or its ID as text if it has no name.
     package static func name(ofGroup group: UInt32) -> String {
         getgrgid(group).map { String(cString: $0.pointee.gr_name) } ?? "\(group)"
     }
 
-    /// Returns a user's name, or its ID as text.
+    /// Returns the name of a user, or its ID as text if it has no name.
     package static func name(ofUser user: UInt32) -> String {
         getpwuid(user).map { String(cString: $0.pointee.pw_name) } ?? "\(user)"
     }

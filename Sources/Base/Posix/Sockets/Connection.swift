@@ -9,7 +9,7 @@ import Glibc
 ///
 /// Used by one thread, except for `release`, `interrupt` and `cut`.
 package final class Connection: Sendable {
-    /// For a library that uses the socket itself; invalid after `close`.
+    /// The socket's descriptor number, for a library that uses the socket itself; invalid after `close`.
     package let number: Int32
     private let state: Monitor<State>
 
@@ -26,6 +26,8 @@ package final class Connection: Sendable {
     }
 
     /// Connects to a Unix socket, without waiting for space in its backlog.
+    ///
+    /// - Throws: `SystemError` if no process listens there, or if this process has no permission.
     package static func open(unix path: String) throws(SystemError) -> Connection {
         let number = try SystemError.check(spoolgate_unix_socket(), "socket", on: path)
         let descriptor = Descriptor(owning: number)
@@ -49,7 +51,9 @@ package final class Connection: Sendable {
         }
     }
 
-    /// Declares that this thread is about to wait; returns false if it must not, because of `release`.
+    /// Declares that this thread is about to wait for the peer.
+    ///
+    /// - Returns: false if it must not wait, because the release was requested.
     package func beginWaiting() -> Bool {
         state.updateQuietly {
             $0.isWaiting = !$0.isReleased
@@ -72,9 +76,10 @@ package final class Connection: Sendable {
         }
     }
 
-    /// Sends bytes that are not a valid FastCGI record, without waiting, to mark the response as incomplete.
+    /// Sends bytes that are not a valid FastCGI record, to mark the response as incomplete; does not wait.
     ///
-    /// Otherwise, a web server treats a response without a length as complete when its connection ends.
+    /// A web server treats a response without a length as complete when its connection ends. These bytes show that the
+    /// response is incomplete, and the web server closes the client's connection.
     package func spoil() {
         // If this fails, closing the connection must suffice.
         _ = sendAtOnce([UInt8](repeating: 0xff, count: 8))
@@ -125,13 +130,13 @@ package final class Connection: Sendable {
         return ioctl(number, UInt(FIONREAD), &count) < 0 ? 0 : Int(max(0, count))
     }
 
-    /// Waits up to `limit`; returns true once bytes or the end can be read.
+    /// Waits up to `limit`; returns true as soon as bytes or the end of the connection can be read.
     package func isReadable(within limit: Duration) -> Bool {
         var entry = pollfd(fd: number, events: Int16(POLLIN), revents: 0)
         return poll(&entry, 1, Int32(clamping: limit.atLeastOneMillisecond)) > 0
     }
 
-    /// The reason why a wait ended.
+    /// The reason why a wait for the peer or another thread ended.
     package enum Wait {
         case alarm
         /// Bytes or the end of the connection can be read.
@@ -151,9 +156,11 @@ package final class Connection: Sendable {
     /// effect.
     package var isHungUp: Bool { spoolgate_is_hung_up(number, isReleased ? 1 : 0) > 0 }
 
-    /// Moves the open socket to a new `Connection`; returns nil if this one was closed already.
+    /// Moves the open socket to a new `Connection`; this one is then closed.
     ///
-    /// Later calls of `release` or `cut` on this one do nothing.
+    /// Later calls of `release` or `cut` on this connection do nothing.
+    ///
+    /// - Returns: the new connection, or nil if this one was closed already.
     package func handedOn() -> Connection? {
         guard let descriptor = state.updateQuietly({ $0.descriptor.take() }) else { return nil }
         return Connection(descriptor)
@@ -175,9 +182,13 @@ package final class Connection: Sendable {
         case failed
     }
 
-    /// Reads pending bytes into `first`, then into `second`; one of them may be empty.
+    /// Reads pending bytes into one or two buffers.
     ///
-    /// If `waits`, it waits for the first byte up to the receive timeout.
+    /// - Parameters:
+    ///   - first: the buffer that is filled first; may be empty.
+    ///   - second: the buffer that is filled after `first`; may be empty, but not both.
+    ///   - waits: whether to wait for the first byte, up to the receive timeout.
+    /// - Returns: the result.
     package func receive(
         into first: UnsafeMutableRawBufferPointer,
         then second: UnsafeMutableRawBufferPointer = .init(start: nil, count: 0),

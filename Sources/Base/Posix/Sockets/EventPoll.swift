@@ -28,6 +28,8 @@ package final class EventPoll: Sendable {
     }
 
     /// Creates an empty set.
+    ///
+    /// - Throws: `SystemError` if the system has no room for it.
     package init() throws(SystemError) {
         let subject = "connections"
         epoll = Descriptor(
@@ -44,11 +46,17 @@ package final class EventPoll: Sendable {
     }
 
     /// Watches a listener for one event: its next connection or its end.
+    ///
+    /// - Throws: `SystemError` if the system has no room for it.
     package func watch(_ listener: borrowing Listener, as token: UInt64) throws(SystemError) {
         try watch(listener.descriptor.number, token, "the listening socket")
     }
 
-    /// Watches a connection for one event, its next byte or its end; closing it ends the watch.
+    /// Watches a connection for one event: its next byte or its end.
+    ///
+    /// Closing the connection ends the watch.
+    ///
+    /// - Throws: `SystemError` if the system has no room for it.
     package func watch(_ connection: Connection, as token: UInt64) throws(SystemError) {
         try watch(connection.number, token, "a connection")
     }
@@ -63,7 +71,9 @@ package final class EventPoll: Sendable {
         try SystemError.check(status, "epoll_ctl", on: subject)
     }
 
-    /// Waits for the next event; returns nil on `wakeAll`, a test of `isServed` or a signal.
+    /// Waits for the next event.
+    ///
+    /// - Returns: the event; nil if the wait was ended by `wakeAll`, by a test of `isServed` or by a signal.
     package func next() -> Event? {
         var (token, isHungUp) = (Self.over, Int32(0))
         let count = spoolgate_epoll_wait(epoll.number, &token, &isHungUp)
@@ -75,7 +85,7 @@ package final class EventPoll: Sendable {
         return Event(token: token, isHungUp: isHungUp != 0)
     }
 
-    /// Returns whether a thread takes a test event within `patience`.
+    /// Tests whether threads still take events: returns true if one takes a test event within `patience`.
     package func isServed(within patience: Duration) -> Bool {
         let before = answers.update { $0 }
         guard spoolgate_epoll_watch(epoll.number, question.number, Self.asked, 0) == 0 else {

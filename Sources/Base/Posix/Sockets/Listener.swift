@@ -15,11 +15,13 @@ package enum ListenAddress: Sendable, Equatable {
     case inherited
 }
 
-/// A listening socket, closed with the value; call `remove` before.
+/// A listening socket.
+///
+/// The socket is closed at the end of the value's life; call `remove` before.
 package struct Listener: ~Copyable, Sendable {
     let descriptor: Descriptor
     private let subject: String
-    /// Whether the service manager passed the socket, which then outlives this process.
+    /// Whether the service manager passed the socket, so that it stays open after this process ends.
     package let isInherited: Bool
     private let path: String?
     private let identity: FileIdentity?
@@ -40,12 +42,17 @@ package struct Listener: ~Copyable, Sendable {
         _ = ioctl(self.descriptor.number, UInt(FIONBIO), &isNonblocking)
     }
 
-    /// Opens a listener, which already queues connections.
+    /// Opens a listener.
     ///
     /// A socket file without a listening process is replaced. Permissions and group are set before the first connection
-    /// is possible. The system may lower `backlog`, the maximum number of waiting connections. `LISTEN_PID` and
-    /// `LISTEN_FDS` describe an inherited socket.
+    /// is possible.
     ///
+    /// - Parameters:
+    ///   - address: the address.
+    ///   - backlog: the maximum number of connections waiting to be accepted; the system may lower it.
+    ///   - environment: returns the value of an environment variable; used for `LISTEN_PID` and `LISTEN_FDS` of an
+    ///     inherited socket.
+    /// - Returns: the listener, which already queues connections.
     /// - Throws: `SystemError`; EADDRINUSE if a process already listens there.
     package static func open(
         _ address: ListenAddress,
@@ -62,7 +69,7 @@ package struct Listener: ~Copyable, Sendable {
         }
     }
 
-    /// Returns an environment variable of this process.
+    /// Returns the value of an environment variable of this process, or nil if it is not set.
     package static func processEnvironment(_ name: String) -> String? {
         getenv(name).map { String(cString: $0) }
     }

@@ -4,9 +4,12 @@ import Glibc
 
 /// Addresses of this machine.
 package enum LocalAddress {
-    /// Returns those addresses of `host` to which a socket can be bound on this machine, IPv6 without brackets.
+    /// Returns the addresses of a host that a socket can be bound to on this machine.
     ///
-    /// Empty if the host is another machine or unknown. May block until the resolver's timeout. `host` has no brackets.
+    /// Resolves the name, which may block until the resolver's timeout.
+    ///
+    /// - Parameter host: a name or an address, without brackets.
+    /// - Returns: addresses as text, IPv6 without brackets; empty if the host is another machine or unknown.
     package static func all(of host: String) -> [String] {
         var hints = addrinfo()
         hints.ai_socktype = Int32(SOCK_DGRAM.rawValue)

@@ -5,7 +5,9 @@ import Glibc
 
 /// Checks of Unix sockets.
 package enum LocalSocket {
-    /// Whether a process listens on the socket at `path`; also true if this process may not connect.
+    /// Whether a process listens on the socket at `path`; also true if this process has no permission to connect.
+    ///
+    /// - Throws: `SystemError` if no descriptor is available.
     package static func isListening(_ path: String) throws(SystemError) -> Bool {
         let number = try SystemError.check(spoolgate_unix_socket(), "socket", on: path)
         let probe = Descriptor(owning: number)

@@ -10,6 +10,8 @@ package final class Alarm: Sendable {
     private let event: Descriptor
 
     /// Creates a silent alarm.
+    ///
+    /// - Throws: `SystemError` if the process or the system has run out of descriptors.
     package init() throws(SystemError) {
         event = Descriptor(
             owning: try SystemError.check(spoolgate_event(), "eventfd", on: "an alarm")

@@ -5,6 +5,8 @@
 import Synchronization
 
 /// A number that many threads can add to.
+///
+/// Thread-safe. An addition is one atomic instruction.
 package final class Counter: Sendable {
     private let number = Atomic<Int>(0)
 
@@ -24,17 +26,17 @@ package final class Counter: Sendable {
 ///
 /// The ranges never change, so that histograms can be added.
 package final class Histogram: Sendable {
-    /// The inclusive upper bounds in seconds; one more range, without a bound, follows.
+    /// The inclusive upper bounds of the ranges in seconds; one more range, without a bound, follows the last.
     package let bounds: [Double]
     private let limits: [Int]
     private let counts: [Counter]
     private let total = Counter()
 
-    /// For disk calls.
+    /// For disk calls, which take from a tenth of a millisecond to seconds.
     package static let short = [0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5]
-    /// For requests to other programs.
+    /// For requests to other programs, which take from milliseconds to minutes.
     package static let medium = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 10, 30, 120, 600]
-    /// For uploads.
+    /// For uploads, which take from a second to days.
     package static let long = [1.0, 5, 15, 60, 300, 900, 3_600, 14_400, 86_400]
 
     /// Starts empty; `bounds` must ascend.
@@ -60,7 +62,7 @@ package final class Histogram: Sendable {
         }
     }
 
-    /// The sum of all durations.
+    /// The sum of all durations in seconds.
     package var seconds: Double { Double(total.count) / 1e9 }
 }
 
@@ -71,7 +73,7 @@ package final class Labelled<Key: Hashable & Sendable, Member: Sendable>: Sendab
     private let members = Monitor<[Key: Member]>([:])
     private let make: @Sendable () -> Member
 
-    /// Starts empty; `make` creates the member for a new key.
+    /// Starts empty; `make` is called once for each new key and creates its member.
     package init(_ make: @escaping @Sendable () -> Member) { self.make = make }
 
     /// Returns the member for `key`, creating it if necessary.

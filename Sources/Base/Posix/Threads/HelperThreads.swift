@@ -4,7 +4,7 @@
 
 /// Starts threads for blocking jobs on demand and ends idle ones; thread-safe.
 package final class HelperThreads: Sendable {
-    /// A job, which may block.
+    /// The work of one job; it may block.
     package typealias Job = @Sendable () -> Void
     /// Runs a job once and soon, usually on another thread.
     package typealias Run = @Sendable (_ job: @escaping Job) -> Void
@@ -22,7 +22,11 @@ package final class HelperThreads: Sendable {
     private let name: String
     private let maximum: Int
 
-    /// Starts without a thread; `name` has at most 15 bytes, and jobs beyond `maximum` threads wait.
+    /// Starts without a thread.
+    ///
+    /// - Parameters:
+    ///   - name: the name of each thread, at most 15 bytes.
+    ///   - maximum: the maximum number of threads; further jobs wait.
     package init(name: String, maximum: Int) {
         self.name = name
         self.maximum = maximum

@@ -72,10 +72,16 @@ import Glibc
         return try body(&value.pointee)
     }
 
-    /// Waits until `body` returns a result; returns nil if the deadline passed.
+    /// Waits until `body` returns a result.
     ///
     /// `body` is called at once and after each update; it returns nil to continue waiting, and may change the value
-    /// only if it returns a result. If `isQuiet`, a result does not wake the other waiting threads.
+    /// only if it returns a result.
+    ///
+    /// - Parameters:
+    ///   - deadline: the end of the wait.
+    ///   - isQuiet: if true, a result does not wake the other waiting threads; if false, it does, like `update`.
+    ///   - body: examines the value.
+    /// - Returns: the result, or nil if the deadline passed.
     package func wait<R>(
         until deadline: Deadline,
         isQuiet: Bool = false,

@@ -8,7 +8,11 @@ package final class WaitLimit {
     /// Creates a limit that is never extended.
     package convenience init(_ deadline: Deadline) { self.init(deadline) { nil } }
 
-    /// Creates a limit; each time it has passed, `extend` returns the next deadline, or nil to end the wait.
+    /// Creates a limit.
+    ///
+    /// - Parameters:
+    ///   - deadline: the first deadline.
+    ///   - extend: called each time the deadline has passed; returns the next deadline, or nil to end the wait.
     package init(_ deadline: Deadline, extend: @escaping () -> Deadline?) {
         self.deadline = deadline
         self.extend = extend

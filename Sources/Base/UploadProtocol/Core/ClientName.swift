@@ -11,9 +11,12 @@ package struct ClientName: Hashable, Sendable, CustomStringConvertible {
 
     package var description: String { name.text }
 
-    /// Names a client by its owner or, if `owner` is nil, by its address.
+    /// Names a client.
     ///
-    /// Clients for which both are nil share one name.
+    /// - Parameters:
+    ///   - owner: the owner that the web server names, or nil if unknown.
+    ///   - address: the client's address as text, used if `owner` is nil. Clients for which both are nil share one
+    ///     name.
     package init(owner: ExactText?, address: String?) {
         isOwner = owner != nil
         name = owner ?? ExactText(address.map(Self.network) ?? "-")

@@ -11,7 +11,7 @@ package struct CrossOrigin: Sendable, Equatable {
     ///
     /// If empty, the gateway adds no CORS fields and relays the upstream's.
     package var origins: [String] = []
-    /// Whether browsers may send credentials; never true with `*`.
+    /// Whether browsers may send credentials such as cookies; never true with `*`.
     package var allowsCredentials = false
     /// How long a browser may cache a preflight response; whole seconds, 0 for not at all.
     package var maxAge = Duration.seconds(7_200)
@@ -22,7 +22,7 @@ package struct CrossOrigin: Sendable, Equatable {
 
     package static let anyOrigin = "*"
 
-    /// Creates rules without an origin.
+    /// Creates rules without an origin; the gateway then adds no CORS fields.
     package init() {}
 
     package var isOn: Bool { !origins.isEmpty }
@@ -33,7 +33,10 @@ package struct CrossOrigin: Sendable, Equatable {
             && head.fields.contains(.accessControlRequestMethod)
     }
 
-    /// Builds the 200 for a preflight request; it grants no permission to an origin that is not allowed.
+    /// The response to a preflight request.
+    ///
+    /// - Parameter origin: the request's `Origin`.
+    /// - Returns: a 200 without content; if the origin is not allowed, the response grants no permission.
     package func preflightAnswer(to origin: String) -> Response {
         var fields: HTTPFields = [
             .vary: "Origin, Access-Control-Request-Method, Access-Control-Request-Headers"
@@ -51,8 +54,10 @@ package struct CrossOrigin: Sendable, Equatable {
 
     /// Replaces the CORS fields of a final response with those of these rules.
     ///
-    /// `Vary` is added even if `origin` is nil, because a cache must not serve that response to a page of another
-    /// origin (Fetch §3.3.6).
+    /// - Parameters:
+    ///   - fields: the response's fields.
+    ///   - origin: the request's `Origin`, or nil if it has none. `Vary` is added even then, because a cache must not
+    ///     serve that response to a page of another origin (Fetch §3.3.6).
     package func mark(_ fields: inout HTTPFields, for origin: String?) {
         // Avoids a copy: most responses have no CORS fields.
         if fields.contains(where: Self.isOfCORS) { fields.removeAll(where: Self.isOfCORS) }

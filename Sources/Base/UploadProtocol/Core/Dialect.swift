@@ -18,7 +18,7 @@ package struct Dialect: Sendable, Equatable {
 
     // The columns of the table; "since" names the draft that introduced the change.
 
-    /// `Upload-Complete`, or its inverse `Upload-Incomplete`.
+    /// The completeness field: `Upload-Complete`, or its inverse `Upload-Incomplete`.
     package var completenessField: HTTPField.Name {
         version == 3 ? .uploadIncomplete : .uploadComplete
     }
@@ -28,15 +28,19 @@ package struct Dialect: Sendable, Equatable {
     }
     /// Whether an append needs the content type `application/partial-upload` (since draft-04).
     package var requiresPartialMediaType: Bool { version >= 6 }
-    /// The lifetime's key in `Upload-Limit`, `expires` in drafts 04 and 05; nil if this dialect has no such field.
+    /// The key of the lifetime in `Upload-Limit`; nil if this dialect has no `Upload-Limit`.
+    ///
+    /// The key is `expires` in drafts 04 and 05, and `newestLifetimeKey` since then.
     package var lifetimeKey: String? {
         version <= 5 ? nil : version == 6 ? "expires" : Self.newestLifetimeKey
     }
-    /// Whether an offset retrieval reports `Upload-Length` (since draft-05).
+    /// Whether the response to an offset retrieval includes `Upload-Length` (since draft-05).
     package var tellsLength: Bool { version >= 6 }
     /// Whether HEAD and DELETE requests with fields of an append are refused (draft-01 to draft-05).
     package var refusesStrayFields: Bool { version <= 6 }
-    /// The status for an append that leaves the upload incomplete; drafts 01 to 05 require 201.
+    /// The status of a response to an append that leaves the upload incomplete.
+    ///
+    /// The status is 201 (Created) in drafts 01 to 05, which require it, and 204 (No Content) since then.
     package var partialAppendStatus: HTTPResponse.Status { version <= 6 ? .created : .noContent }
     /// Whether the final response to a creation needs a `Location` (tus, and draft-01 to draft-05).
     package var locatesFinalResponse: Bool { isTus || version <= 6 }
@@ -48,13 +52,14 @@ package struct Dialect: Sendable, Equatable {
     package var namesCompletedUpload: Bool { (6...8).contains(version) }
     /// Whether a 104 may report progress with `Upload-Offset` (since draft-03).
     package var allowsProgress: Bool { allowsInterim && version >= 5 }
-    /// Whether content beyond a known length removes the upload (since version 7).
+    /// Whether content beyond a known length removes the upload (since version 7); if false, only the request is
+    /// refused.
     package var deactivatesOnExcess: Bool { !isTus && version >= 7 }
     /// The status for content beyond a known length: 400 (draft-12 §4.4.2), or 413 (tus).
     package var excessStatus: HTTPResponse.Status { isTus ? .contentTooLarge : .badRequest }
-    /// Whether the upload is removed unless the response to its creation reports success.
+    /// Whether the upload is removed if the response to its creation does not report success.
     ///
-    /// In tus, only a successful response names the upload.
+    /// In tus, only a successful response names the upload, so that its client would start a new one.
     package var forgetsFailedCreation: Bool { isTus }
     /// Whether clients retry after 423 (Locked), so that the connection need not be closed.
     package var knowsLocked: Bool { isTus }
@@ -77,7 +82,7 @@ package struct Dialect: Sendable, Equatable {
     /// tus-js-client does, up to five times, if the creation said "incomplete".
     package var repeatsAfterError: Bool { completesEmptyCreation }
 
-    /// The key since draft-06.
+    /// The key of the lifetime in `Upload-Limit` since draft-06.
     static let newestLifetimeKey = "max-age"
 
     /// Returns the completeness that the completeness field states if its value is `isSet`.
@@ -105,9 +110,11 @@ package struct Dialect: Sendable, Equatable {
         }
     }
 
-    /// Returns the unsupported version that a request names, or nil.
+    /// Returns the version that a request names if it is not supported, so that `newest` applies.
     ///
-    /// The result is nil for a version far out of range, so that clients cannot make up any number of versions.
+    /// - Parameter fields: the request's fields.
+    /// - Returns: the unsupported version; nil if there is none, or if it is far out of range, so that clients cannot
+    ///   make up any number of versions.
     package func unknownVersion(in fields: HTTPFields) -> Int? {
         guard family == .ietf, interopVersion == nil,
             let named = StructuredField.integer(.uploadDraftInteropVersion, in: fields),

@@ -34,7 +34,7 @@ package struct ResponseBuilder: ResponseWording {
         return ResponseHead(status: .uploadResumptionSupported, fields: fields)
     }
 
-    /// Builds a 104 that reports progress.
+    /// Builds a 104 that reports progress; see `ResponseWording`.
     package func interimProgress(offset: Int64) -> ResponseHead {
         var fields = start(capacity: 2)
         fields.append(.uploadOffset, String(offset))
@@ -59,7 +59,9 @@ package struct ResponseBuilder: ResponseWording {
         return Response(ResponseHead(status: dialect.partialAppendStatus, fields: fields))
     }
 
-    /// Builds the 204 for an offset retrieval; `response` is not used.
+    /// Builds the response to an offset retrieval, a 204; see `ResponseWording`.
+    ///
+    /// `response` is not used.
     package func offsetTold(
         _ state: UploadState,
         _ completeness: Completeness,
@@ -93,7 +95,7 @@ package struct ResponseBuilder: ResponseWording {
         return Response(.accepted, fields, json: description)
     }
 
-    /// Builds the 204 for a cancellation.
+    /// Builds the response to a cancellation, a 204.
     package func cancelled() -> Response {
         var fields = start(capacity: 2)
         fields.append(.cacheControl, "no-store")
@@ -212,7 +214,7 @@ extension HTTPResponse.Status {
         reasonPhrase: "Failed Dependency"
     )
 
-    /// 104 (draft-12 §5).
+    /// 104 (Upload Resumption Supported; draft-12 §5).
     package static let uploadResumptionSupported = HTTPResponse.Status(
         code: 104,
         reasonPhrase: "Upload Resumption Supported"

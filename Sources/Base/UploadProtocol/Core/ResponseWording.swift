@@ -64,7 +64,7 @@ package struct FinalHead: Sendable, Equatable {
     /// Whether the upstream's content is sent with the head.
     package var hasContent = true
 
-    /// Returns the head for a client that does not use the protocol.
+    /// Returns a head without the protocol's fields, for a client that does not use the protocol.
     package static func ordinary(_ head: ResponseHead) -> FinalHead { FinalHead(head: head) }
 
     /// Returns the whole response, with `content` if `hasContent` is true.

@@ -112,14 +112,14 @@ extension UploadState {
         case breakOff
     }
 
-    /// Decisions on an offset retrieval; the offset must be durable first.
+    /// Decisions on an offset retrieval; the offset must be durable before any of them is carried out.
     package enum RetrievalDecision: Sendable, Equatable {
         /// Report the offset and this completeness.
         case tell(Completeness)
         /// Attempt the delivery, then call `decideRetrieval` again with `hasTried` set to true.
         case deliverFirst
         indirect case refuse(Refusal)
-        /// See `Answer.breakOff`.
+        /// Close the connection, as in `Answer.breakOff`.
         case breakOff
     }
 
@@ -127,11 +127,11 @@ extension UploadState {
     package enum CancellationDecision: Sendable, Equatable {
         case remove
         indirect case refuse(Refusal)
-        /// See `Answer.breakOff`.
+        /// Close the connection, as in `Answer.breakOff`.
         case breakOff
     }
 
-    /// How long requests can use an upload; later ones receive 404.
+    /// How long requests can use an upload; requests on an expired upload are answered with 404.
     package enum Lifetime: Sendable, Equatable {
         /// The route's `UploadLimits.maxAge`, from the last activity.
         case sinceActivity

@@ -14,7 +14,7 @@ package struct UploadLimits: Sendable, Equatable {
     package var minSize: Int64
     /// The maximum content size of one creation or append; nil if unlimited.
     package var maxAppendSize: Int64?
-    /// The minimum content size of an append that does not complete the upload.
+    /// The minimum content size of an append that does not complete the upload; 0 if there is no minimum.
     package var minAppendSize: Int64
     /// The lifetime of an upload after its last activity; > 0.
     package var maxAge: Int64
@@ -22,7 +22,7 @@ package struct UploadLimits: Sendable, Equatable {
     /// The largest size that can be announced, fifteen digits (RFC 9651 §3.3.1).
     package static let mostSize: Int64 = 999_999_999_999_999
 
-    /// Creates limits.
+    /// Creates limits from their parts.
     package init(
         maxSize: Int64,
         minSize: Int64 = 0,
@@ -37,7 +37,10 @@ package struct UploadLimits: Sendable, Equatable {
         self.maxAge = maxAge
     }
 
-    /// Returns the refusal of an upload that is too large (draft-12 §4.1.4), or nil if the size is allowed or unknown.
+    /// Returns the refusal of an upload that is too large, with 413 (draft-12 §4.1.4).
+    ///
+    /// - Parameter size: the size of the whole upload in bytes, as far as it is known, or nil if unknown.
+    /// - Returns: the refusal, or nil if the size is allowed or unknown.
     package func refusal(ofSize size: Int64?) -> Refusal? {
         size ?? 0 > maxSize ? tooLarge : nil
     }

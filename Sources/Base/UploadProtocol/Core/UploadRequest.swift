@@ -61,7 +61,7 @@ package enum UploadRequest: Sendable, Equatable {
     /// The properties of a creation.
     package struct Creation: Sendable, Equatable {
         package var completeness: Completeness
-        /// Nil if the message does not state it (draft-12 §4.1.3).
+        /// The length of the representation; nil if the message does not state it (draft-12 §4.1.3).
         package var length: Int64?
         /// Whether any content must be refused for its media type; the message may be empty.
         package var mustBeEmpty = false
@@ -71,14 +71,18 @@ package enum UploadRequest: Sendable, Equatable {
     package struct Append: Sendable, Equatable {
         package var offset: Int64
         package var completeness: Completeness
-        /// The length in a valid `Upload-Length`, otherwise nil.
+        /// The length that a valid `Upload-Length` states in bytes, otherwise nil.
         package var length: Int64?
         package var contentLength: ContentLength
     }
 
     /// Classifies a request (in the order upload resource, OPTIONS, creation, ordinary request).
     ///
-    /// Sizes in the head are checked against `limits` here, before any content is read.
+    /// - Parameters:
+    ///   - head: the request as received.
+    ///   - dialect: the dialect of the request.
+    ///   - resources: the names of upload resources on this route.
+    ///   - limits: the route's limits; sizes that the head states are checked here, before any content is read.
     package init(
         _ head: RequestHead,
         dialect: Dialect,
@@ -324,9 +328,13 @@ extension RequestHead {
 }
 
 extension UploadLimits {
-    /// Returns the refusal of content that is too large or too small for one message (draft-12 §4.1.4), or nil.
+    /// Returns the refusal of content that is too large or too small for one message (draft-12 §4.1.4).
     ///
-    /// `count` is the content length in bytes. An empty creation is never too small.
+    /// - Parameters:
+    ///   - count: the content length in bytes, from the message's head.
+    ///   - completeness: the completeness that the message states.
+    ///   - isCreation: whether the message is a creation; an empty creation is never too small.
+    /// - Returns: the refusal, or nil if the content is within the limits.
     package func refusal(
         ofContent count: Int64,
         _ completeness: Completeness,

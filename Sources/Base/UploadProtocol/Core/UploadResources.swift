@@ -10,7 +10,7 @@ import SpoolgateTextFormats
 /// A path is `<prefix><id>` or, if `prefix` is nil, `<creation path>/upload-resource/<id>`. If `node` is not nil,
 /// `<node>/<id>` replaces `<id>`.
 package struct UploadResources: Sendable, Equatable {
-    /// A fixed path prefix that ends in `/`.
+    /// A fixed path prefix that ends in `/`; if nil, an upload resource is below the path of its creation.
     package var prefix: String?
     /// The name of this gateway if several share a service; otherwise nil.
     package var node: String?

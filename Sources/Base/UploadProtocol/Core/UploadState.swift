@@ -57,7 +57,7 @@ package struct UploadState: Sendable, Equatable {
         case held
     }
 
-    /// Creates a state.
+    /// Creates a state from its parts.
     package init(
         offset: Int64,
         length: Int64? = nil,
@@ -74,7 +74,7 @@ package struct UploadState: Sendable, Equatable {
         self.kind = kind
     }
 
-    /// The reported state of an upload that another request keeps locked.
+    /// The state that is reported for an upload that another request keeps locked, the same as during a delivery.
     package static let inUse = UploadState(offset: 0, phase: .delivering)
 
     /// Returns the state in one word; `isInUse` is true if a request has locked the upload.
@@ -114,7 +114,7 @@ package struct UploadState: Sendable, Equatable {
         /// Respond without receiving content.
         case answer(Answer)
 
-        /// Returns the decision to refuse an append.
+        /// Returns the decision to refuse an append before any content is read.
         package static func refuse(_ refusal: Refusal) -> AppendDecision {
             .answer(.refuse(refusal))
         }
@@ -129,7 +129,7 @@ package struct UploadState: Sendable, Equatable {
         return UploadState(offset: 0).ceiling(length: creation.length, limits: limits)
     }
 
-    /// Decides on an append (draft-12 §4.4.2).
+    /// Decides on an append (draft-12 §4.4.2) without changing the state.
     package func decide(_ append: UploadRequest.Append, dialect: Dialect, limits: UploadLimits)
         -> AppendDecision
     {
@@ -190,8 +190,11 @@ package struct UploadState: Sendable, Equatable {
 
     /// Decides on an offset retrieval (draft-12 §4.3).
     ///
-    /// If `hasTried` is true, a delivery was already attempted for this retrieval, and the result is not
-    /// `deliverFirst`. No client has received the final response then, so "incomplete" is reported.
+    /// - Parameters:
+    ///   - dialect: the dialect of the retrieval.
+    ///   - hasTried: whether a delivery was already attempted for this retrieval. No client has received the final
+    ///     response then, so "incomplete" is reported; a client that wants the response sends an empty append.
+    /// - Returns: the decision; never `deliverFirst` if `hasTried`.
     package func decideRetrieval(_ dialect: Dialect, hasTried: Bool = false) -> RetrievalDecision {
         let row = row(dialect)
         let decision = dialect.takesOffsetForSuccess ? row.eagerRetrieval : row.retrieval

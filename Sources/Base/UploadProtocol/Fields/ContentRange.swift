@@ -35,7 +35,7 @@ package struct ContentRange: Sendable, Equatable {
 }
 
 extension HTTPFields {
-    /// The request's `Content-Range`; nil if the field is missing.
+    /// The request's `Content-Range`; nil if the field is missing, so that the content is not a part.
     package var contentRange: ContentRange? {
         // The values of several lines are joined to one list.
         contains(.contentRange) ? self[.contentRange].map { ContentRange($0) } : nil

@@ -30,13 +30,17 @@ package enum DigestAlgorithm: String, Sendable, Hashable {
 package struct DigestValues: Sendable, Equatable {
     package private(set) var values: [DigestAlgorithm: [UInt8]] = [:]
 
-    /// Creates an empty set.
+    /// Creates an empty set of digests.
     package init() {}
 
-    /// Reads an integrity field of a request, `Content-Digest` or `Repr-Digest`.
+    /// Reads an integrity field of a request.
     ///
+    /// - Parameters:
+    ///   - name: `Content-Digest` or `Repr-Digest`.
+    ///   - fields: the request's fields; several lines of one field form one Dictionary.
     /// - Throws: `Refusal.invalidDigest` if the field is not a Dictionary, or if the value of a known algorithm is not
-    ///   a Byte Sequence of its length, because a client that sends a digest expects it to be verified.
+    ///   a Byte Sequence of that algorithm's length. It is not ignored, because a client that sends a digest expects it
+    ///   to be verified.
     package init(_ name: HTTPField.Name, in fields: HTTPFields) throws(Refusal) {
         guard let dictionary = try Self.dictionary(name, in: fields) else { return }
         for algorithm in DigestAlgorithm.integrity {
@@ -73,12 +77,13 @@ package struct DigestValues: Sendable, Equatable {
         }
     }
 
-    /// Whether each of these digests equals that in `computed`, which must have all of them.
+    /// Whether each of these digests equals the digest of the same algorithm in `computed`, which must have all of
+    /// them.
     package func agrees(with computed: DigestValues) -> Bool {
         values.allSatisfy { computed.values[$0.key] == $0.value }
     }
 
-    /// The digests as a field value (RFC 9530 §2); empty if there are none.
+    /// The digests as a field value (RFC 9530 §2), or an empty text if there are no digests.
     package var fieldValue: String {
         DigestAlgorithm.integrity.compactMap { algorithm in
             values[algorithm].map { "\(algorithm.rawValue)=:\(Base64.encode($0)):" }
@@ -120,10 +125,10 @@ extension DigestAlgorithm {
 }
 
 extension HTTPField.Name {
-    /// A Dictionary of Byte Sequences (RFC 9530 §2).
+    /// `Content-Digest`, a Dictionary of Byte Sequences (RFC 9530 §2).
     package static let contentDigest = HTTPField.Name.made("Content-Digest")
-    /// A Dictionary of Byte Sequences (RFC 9530 §3).
+    /// `Repr-Digest`, a Dictionary of Byte Sequences (RFC 9530 §3).
     package static let reprDigest = HTTPField.Name.made("Repr-Digest")
-    /// A Dictionary of Integers (RFC 9530 §4).
+    /// `Want-Repr-Digest`, a Dictionary of Integers (RFC 9530 §4).
     package static let wantReprDigest = HTTPField.Name.made("Want-Repr-Digest")
 }

@@ -5,28 +5,28 @@
 package import HTTPTypes
 
 extension HTTPField.Name {
-    /// An Integer (draft-12 Appendix B).
+    /// `Upload-Draft-Interop-Version`, an Integer (draft-12 Appendix B).
     package static let uploadDraftInteropVersion = made("Upload-Draft-Interop-Version")
-    /// A Boolean (draft-12 §4.1.2).
+    /// `Upload-Complete`, a Boolean (draft-12 §4.1.2).
     package static let uploadComplete = made("Upload-Complete")
     /// A Boolean, the inverse of `Upload-Complete` (draft-01 §3).
     package static let uploadIncomplete = made("Upload-Incomplete")
-    /// An Integer (draft-12 §4.1.1).
+    /// `Upload-Offset`, an Integer (draft-12 §4.1.1).
     package static let uploadOffset = made("Upload-Offset")
-    /// An Integer (draft-12 §4.1.3).
+    /// `Upload-Length`, an Integer (draft-12 §4.1.3).
     package static let uploadLength = made("Upload-Length")
-    /// A Dictionary of Integers (draft-12 §4.1.4).
+    /// `Upload-Limit`, a Dictionary of Integers (draft-12 §4.1.4).
     package static let uploadLimit = made("Upload-Limit")
-    /// A Boolean (RFC 10036 §3).
+    /// `Incremental`, a Boolean (RFC 10036 §3).
     package static let incremental = made("Incremental")
     /// See RFC 8288 §3.
     package static let link = made("Link")
-    /// See RFC 5789 §3.1.
+    /// `Accept-Patch` (RFC 5789 §3.1).
     package static let acceptPatch = made("Accept-Patch")
-    /// For clients that cannot send PATCH.
+    /// `X-HTTP-Method-Override`, for clients that cannot send PATCH.
     package static let methodOverride = made("X-HTTP-Method-Override")
 
-    /// Lets a server recognise a repeated request.
+    /// `Idempotency-Key`, which lets a server recognise a repeated request.
     package static let idempotencyKey = made("idempotency-key")
     /// The target of MOVE and COPY (RFC 4918 §10.3).
     package static let destination = made("Destination")

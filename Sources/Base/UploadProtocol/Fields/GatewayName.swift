@@ -6,6 +6,8 @@ package import HTTPTypes
 import SpoolgateTextFormats
 
 /// The pseudonym of one gateway for the lifetime of its process (RFC 9110 §7.6.3).
+///
+/// Immutable and thread-safe.
 package final class GatewayName: Sendable {
     /// The field that is added to each request that the gateway sends.
     package let via: HTTPField
@@ -18,6 +20,9 @@ package final class GatewayName: Sendable {
     }
 
     /// Whether a request has already passed through this gateway, possibly in another form.
+    ///
+    /// - Parameter fields: the request's fields.
+    /// - Returns: true if `Via` contains the gateway's name.
     package func isNamed(in fields: HTTPFields) -> Bool {
         fields.contains(.via) && isNamed(in: fields[.via] ?? "")
     }

@@ -20,12 +20,17 @@ package enum MediaType {
         return isType && HTTPField.isValidValue(text) ? text : nil
     }
 
-    /// Whether a media type is multipart.
+    /// Whether a media type is a multipart type.
     package static func isMultipart(_ text: String) -> Bool {
         text.utf8.prefix(10).elementsEqual("multipart/".utf8) { ($0 | 0x20) == ($1 | 0x20) }
     }
 
-    /// Whether a `Content-Type` is `expected`, which is in lower case, ignoring case and parameters.
+    /// Whether a `Content-Type` is `expected`, with or without parameters.
+    ///
+    /// - Parameters:
+    ///   - value: the field's value.
+    ///   - expected: type and subtype in lower case.
+    /// - Returns: true if they match, ignoring case.
     package static func of(_ value: String, is expected: String) -> Bool {
         guard value.utf8.count >= expected.utf8.count else { return false }
         var rest = value.utf8.makeIterator()

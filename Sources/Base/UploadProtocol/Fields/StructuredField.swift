@@ -7,12 +7,12 @@ package import HTTPTypes
 import RawStructuredFieldValues
 import SpoolgateTextFormats
 
-/// Parses Items of structured fields (RFC 9651 §3.3).
+/// Parses Items of structured fields (RFC 9651 §3.3); functions return nil if the field must be ignored.
 package enum StructuredField {
-    /// The largest Integer (RFC 9651 §3.3.1).
+    /// The largest Integer in structured fields (RFC 9651 §3.3.1).
     package static let maxInteger: Int64 = 999_999_999_999_999
 
-    /// Parses an Integer, ignoring parameters; nil for any other value.
+    /// Parses an Integer from a field value, ignoring parameters; returns nil if the value is not an Integer.
     package static func integer(_ value: String) -> Int64? {
         // Avoids the full parser for the usual form.
         if value.utf8.count <= 15, let integer = Int64(digits: value) { return integer }
@@ -20,7 +20,7 @@ package enum StructuredField {
         return integer
     }
 
-    /// Parses a Boolean, ignoring parameters; nil for any other value.
+    /// Parses a Boolean from a field value, ignoring parameters; returns nil if the value is not a Boolean.
     package static func boolean(_ value: String) -> Bool? {
         switch value {
         case "?1": return true

@@ -84,7 +84,7 @@ package struct UploadMetadata: Sendable {
         }
     }
 
-    /// All pairs except `filename` and `filetype`.
+    /// All pairs except those for the file's name and type.
     package var others: [(key: String, value: String)] {
         pairs.filter { $0.key != "filename" && $0.key != "filetype" }
     }

@@ -5,7 +5,7 @@
 import HTTPTypes
 
 extension Refusal {
-    /// 503: another request did not release the upload in time.
+    /// 503: another request has locked this upload and did not release it in time.
     package static let uploadInUse = Refusal(
         status: .serviceUnavailable,
         code: "upload-in-use",
@@ -15,7 +15,7 @@ extension Refusal {
         isOnlyLater: true
     )
 
-    /// 503: the web server should have sent the request to another node.
+    /// 503: the upload is on another node, to which the web server should have sent the request.
     package static let otherNode = Refusal(
         status: .serviceUnavailable,
         code: "other-node",

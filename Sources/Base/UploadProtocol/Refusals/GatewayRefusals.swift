@@ -31,7 +31,7 @@ extension Refusal {
         isOnlyLater: true
     )
 
-    /// 502: an append to an upload that got no response and will not be sent again.
+    /// 502: an append to an upload that was sent upstream but got no response; the upload will not be sent again.
     package static let outcomeUnknown = Refusal(
         status: .badGateway,
         code: "outcome-unknown",
@@ -43,7 +43,7 @@ extension Refusal {
         completeness: .complete
     )
 
-    /// 410 for an offset retrieval, because no client may treat the offset as success.
+    /// 410: an offset retrieval of an upload that got no response; no client may treat its offset as success.
     package static let outcomeUnknownGone = outcomeUnknown.told(as: .gone)
 
     /// 502: an append to an upload whose delivery is no longer retried.
@@ -58,10 +58,10 @@ extension Refusal {
         completeness: .complete
     )
 
-    /// 410 for an offset retrieval; see `outcomeUnknownGone`.
+    /// 410: an offset retrieval of an upload whose delivery failed; no client may treat its offset as success.
     package static let deliveryFailedGone = deliveryFailed.told(as: .gone)
 
-    /// 503: too many failed uploads are waiting for an operator.
+    /// 503: an upload cannot be accepted, because too many failed uploads are waiting for an operator.
     package static let notAccepted = Refusal(
         status: .serviceUnavailable,
         code: "hold-full",
@@ -92,8 +92,10 @@ extension Refusal {
 
     /// 503: the upstream cannot accept the upload now.
     ///
-    /// `retryAfter` has the seconds that the upstream asked to wait, or nil. If `isKept` is false, an ordinary request
-    /// is refused.
+    /// - Parameters:
+    ///   - retryAfter: the seconds that the upstream asked to wait, or nil if it named no time.
+    ///   - isKept: whether the content is kept, so that an empty completing append starts another attempt.
+    /// - Returns: the refusal; if `isKept` is false, that of an ordinary request.
     package static func upstreamBusy(retryAfter: Int?, isKept: Bool = true) -> Refusal {
         Refusal(
             status: .serviceUnavailable,
@@ -107,9 +109,10 @@ extension Refusal {
         )
     }
 
-    /// 401: the upstream or the authorizer refused the credentials; the content is kept (RFC 9110 §15.5.2).
+    /// 401: the upstream or the authorizer refused the upload's credentials; the content is kept.
     ///
-    /// `challenges` are the values of `WWW-Authenticate`.
+    /// - Parameter challenges: the values of `WWW-Authenticate` in the response.
+    /// - Returns: a refusal that asks for an empty completing append with other credentials (RFC 9110 §15.5.2).
     package static func credentialsRefused(_ challenges: [String]) -> Refusal {
         Refusal(
             status: .unauthorized,
@@ -138,7 +141,10 @@ extension Refusal {
         retryAfter: 60
     )
 
-    /// 503: the last delivery attempt was too recent; the next may start in `seconds`.
+    /// 503: a delivery attempt is not started, because the last one was too recent.
+    ///
+    /// - Parameter seconds: the seconds until the next attempt may start.
+    /// - Returns: a refusal that asks for an empty completing append after that time.
     package static func deliveryPauses(_ seconds: Int) -> Refusal {
         Refusal(
             status: .serviceUnavailable,
@@ -149,7 +155,7 @@ extension Refusal {
         )
     }
 
-    /// 410 for an offset retrieval; see `outcomeUnknownGone`.
+    /// 410: an offset retrieval of an upload that the upstream refused; no client may treat its offset as success.
     package static let upstreamRefusedGone = Refusal(
         status: .gone,
         code: "upstream-refused",
@@ -161,9 +167,12 @@ extension Refusal {
         completeness: .complete
     )
 
-    /// 504 if `timedOut`, otherwise 502: the upstream was not reached and processed nothing.
+    /// 502 or 504: the upstream was not reached and processed nothing of the upload.
     ///
-    /// If `isKept` is false, an ordinary request is refused.
+    /// - Parameters:
+    ///   - timedOut: true for 504 because of a timeout, false for 502.
+    ///   - isKept: whether the content is kept, so that an empty completing append starts another attempt.
+    /// - Returns: the refusal; if `isKept` is false, that of an ordinary request.
     package static func notReached(timedOut: Bool, isKept: Bool) -> Refusal {
         let reason = timedOut ? "the connection timed out" : "the connection failed"
         return Refusal(
@@ -178,9 +187,12 @@ extension Refusal {
         )
     }
 
-    /// 504 if `timedOut`, otherwise 502: the upstream sent no response, and the kept upload may be sent again.
+    /// 502 or 504: the upstream sent no response, and the upload may be sent again; the content is kept.
     ///
-    /// `reason` is a clause without internal names or addresses.
+    /// - Parameters:
+    ///   - reason: a clause for the client, without internal names or addresses.
+    ///   - timedOut: true for 504 because of a timeout, false for 502.
+    /// - Returns: a refusal that asks for an empty completing append.
     package static func upstreamBrokeOff(reason: String, timedOut: Bool = false) -> Refusal {
         Refusal(
             status: timedOut ? .gatewayTimeout : .badGateway,
@@ -195,7 +207,8 @@ extension Refusal {
 
     /// 507: the destination of the upload is full and accepted nothing.
     ///
-    /// If `isKept` is false, an ordinary request is refused.
+    /// - Parameter isKept: whether the content is kept, so that an empty completing append starts another attempt.
+    /// - Returns: the refusal; if `isKept` is false, that of an ordinary request.
     package static func destinationFull(isKept: Bool) -> Refusal {
         Refusal(
             status: insufficientStorage,
@@ -209,9 +222,12 @@ extension Refusal {
         )
     }
 
-    /// 504 if `timedOut`, otherwise 502: the upstream sent no response and may have accepted the request.
+    /// 502 or 504: the upstream sent no response; it is unknown whether it accepted the request.
     ///
-    /// `reason` is a clause without internal names or addresses.
+    /// - Parameters:
+    ///   - reason: a clause for the client, without internal names or addresses.
+    ///   - timedOut: true for 504 because of a timeout, false for 502.
+    /// - Returns: a refusal that tells the client not to resume.
     package static func upstreamSilent(reason: String, timedOut: Bool = false) -> Refusal {
         Refusal(
             status: timedOut ? .gatewayTimeout : .badGateway,
@@ -258,7 +274,10 @@ extension Refusal {
         detail: "Uploads are accepted only from authenticated clients."
     )
 
-    /// 503: the upload could not be checked before its creation or, if `isKept`, its delivery.
+    /// 503: the upload could not be checked before its creation or its delivery.
+    ///
+    /// - Parameter isKept: whether the content is kept, so that an empty completing append starts another attempt.
+    /// - Returns: a refusal that asks the client to retry.
     package static func notChecked(isKept: Bool) -> Refusal {
         Refusal(
             status: .serviceUnavailable,
@@ -271,7 +290,10 @@ extension Refusal {
         )
     }
 
-    /// 422: the inspection refused the content; its message for the client may be empty.
+    /// 422: the inspection refused the content.
+    ///
+    /// - Parameter message: the inspection's message for the client; may be empty.
+    /// - Returns: a refusal that is the upload's final response.
     package static func notTaken(message: String) -> Refusal {
         Refusal(
             status: .unprocessableContent,
@@ -286,7 +308,7 @@ extension Refusal {
 // MARK: Incremental forwarding
 
 extension Refusal {
-    /// 501: uploads are received whole, not forwarded incrementally (RFC 10036 §3, §5.1).
+    /// 501: an ordinary upload asks for incremental forwarding, but uploads are received whole (RFC 10036 §3, §5.1).
     package static let incrementalRefused = Refusal(
         status: .notImplemented,
         code: "incremental-refused",

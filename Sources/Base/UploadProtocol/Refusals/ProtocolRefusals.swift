@@ -46,7 +46,7 @@ extension Refusal {
         isOrdinary: true
     )
 
-    /// 415: an append without the required media type (draft-12 §4.4).
+    /// 415: an append without the media type for parts of an upload (draft-12 §4.4).
     package static let wrongMediaType = Refusal(
         status: .unsupportedMediaType,
         code: "wrong-media-type",
@@ -84,7 +84,9 @@ extension Refusal {
         )
     }
 
-    /// 400: the append could not complete the upload as the protocol of its creation intends.
+    /// 400: an append in a different protocol from the upload's.
+    ///
+    /// Such an append could not complete the upload as the protocol of its creation intends.
     package static let otherFamily = Refusal(
         status: .badRequest,
         code: "other-protocol",
@@ -124,7 +126,7 @@ extension Refusal {
         )
     }
 
-    /// 400: the client says "complete", but content is missing (draft-12 §4.1.3).
+    /// 400: the client stated that the upload is complete, but content is missing (draft-12 §4.1.3).
     package static func lengthNotReached(length: Int64, offset: Int64) -> Refusal {
         inconsistentLength(
             """
@@ -165,7 +167,7 @@ extension Refusal {
 // MARK: Parts of a representation
 
 extension Refusal {
-    /// 400: all of the representation is required (RFC 9110 §14.5).
+    /// 400: the content is only a part of a representation, but all of it is required (RFC 9110 §14.5).
     package static let partialContent = Refusal(
         status: .badRequest,
         code: "partial-content",
@@ -189,7 +191,7 @@ extension Refusal {
 // MARK: Limits
 
 extension Refusal {
-    /// 413: the representation is too large (draft-12 §4.1.4).
+    /// 413: the representation exceeds the maximum size of the route (draft-12 §4.1.4).
     package static func tooLarge(maxSize: Int64) -> Refusal {
         Refusal(
             status: .contentTooLarge,

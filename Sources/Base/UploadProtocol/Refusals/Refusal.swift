@@ -7,7 +7,7 @@ package import SpoolgateTextFormats
 
 /// A refusal of a request: a status and a problem document (RFC 9457).
 package struct Refusal: Error, Sendable, Equatable {
-    /// 4xx or 5xx.
+    /// The status, 4xx or 5xx.
     package var status: HTTPResponse.Status
     /// The identifier for programs: lower-case words and hyphens, stable across releases; listed in spoolgate(8).
     package var code: String
@@ -17,17 +17,17 @@ package struct Refusal: Error, Sendable, Equatable {
     package var title: String
     /// The fault of this request and the remedy, for the client.
     package var detail: String
-    /// Additional members of the problem document (draft-12 §7).
+    /// Additional members of the problem document, with integers as values (draft-12 §7).
     package var members: [Member] = []
-    /// Whether the response includes `Upload-Limit` (draft-12 §4.1.4).
+    /// Whether the response includes `Upload-Limit`, because a limit caused the refusal (draft-12 §4.1.4).
     package var tellsLimits = false
     /// The seconds in `Retry-After`; nil if waiting does not help.
     package var retryAfter: Int?
     /// Fields that the status requires: `Allow` with 405, `Accept-Patch` with 415.
     package var fields: HTTPFields = [:]
-    /// `.complete` if the client must not resume (draft-12 §4.1.2).
+    /// The completeness in the response: `.complete` if the client must not resume (draft-12 §4.1.2).
     package var completeness = Completeness.incomplete
-    /// Whether an ordinary request is refused, without the protocol's fields.
+    /// Whether an ordinary request is refused, so that the response has none of the protocol's fields.
     package var isOrdinary = false
     /// Whether the refusal only tells the client to retry later.
     ///
@@ -54,7 +54,7 @@ package struct Refusal: Error, Sendable, Equatable {
         return refusal
     }
 
-    /// The problem document (RFC 9457 §3).
+    /// The problem document (RFC 9457 §3), with `code`, and with `type` and additional members if there are any.
     ///
     /// Without a type, the title is the status phrase, if there is one (§4.2.1).
     package var document: JSON {
@@ -75,7 +75,9 @@ package struct Refusal: Error, Sendable, Equatable {
         return .object(members)
     }
 
-    /// The response without the protocol's fields; `ResponseBuilder.refused` adds them.
+    /// The response to an ordinary request: the document, without the protocol's fields.
+    ///
+    /// `ResponseBuilder.refused` builds the response to a request of the protocol.
     package var response: Response {
         var fields: HTTPFields = [
             .contentType: "application/problem+json", .cacheControl: "no-store",

@@ -42,7 +42,10 @@ extension Refusal {
         )
     }
 
-    /// `fault` is a clause that names the pair and its fault.
+    /// 400: `Upload-Metadata` is malformed.
+    ///
+    /// - Parameter fault: a clause that names the pair and its fault.
+    /// - Returns: a refusal with the field's format and the fault.
     static func malformedMetadata(_ fault: String) -> Refusal {
         malformedField(
             """
@@ -52,7 +55,9 @@ extension Refusal {
         )
     }
 
-    /// 410, not 409, because tus clients retry after 409.
+    /// 410: a termination of an upload that was already delivered.
+    ///
+    /// The status is not 409, because tus clients retry after 409.
     static let alreadyDelivered = Refusal(
         status: .gone,
         code: "already-delivered",
@@ -62,7 +67,9 @@ extension Refusal {
         completeness: .complete
     )
 
-    /// 409: if all parts are on another node, the web server should have sent this request to it.
+    /// 409: a part of the upload is on another node.
+    ///
+    /// If all parts are on that node, the web server should have sent this request to it, too.
     package static let partElsewhere = Refusal(
         status: .conflict,
         code: "part-on-other-node",
@@ -74,7 +81,10 @@ extension Refusal {
         "Upload-Concat must be \"partial\", or \"final;\" followed by the URLs of the parts."
     )
 
-    /// 400: the URL of a part, as sent, is not an upload of this service, or is listed twice.
+    /// 400: the URL of a part is not an upload of this service, or is listed twice.
+    ///
+    /// - Parameter url: the URL as sent; the detail has its first 200 characters.
+    /// - Returns: a refusal that names the part.
     package static func noPart(_ url: String) -> Refusal {
         malformedField(
             """
@@ -119,7 +129,10 @@ extension Refusal {
             """
     )
 
-    /// `fault` is a clause.
+    /// 400: `Upload-Checksum` cannot be verified.
+    ///
+    /// - Parameter fault: the fault of the field, as a clause.
+    /// - Returns: a refusal with the field's format and the fault.
     static func malformedChecksum(_ fault: String) -> Refusal {
         malformedField(
             """
@@ -130,7 +143,7 @@ extension Refusal {
         )
     }
 
-    /// 460 (tus, "checksum").
+    /// 460: the content does not match its checksum (tus, "checksum").
     package static let checksumMismatch = Refusal(
         status: HTTPResponse.Status(code: 460, reasonPhrase: "Checksum Mismatch"),
         code: "checksum-mismatch",

@@ -12,7 +12,10 @@ package enum Tus {
         "creation,creation-with-upload,creation-defer-length,expiration,checksum,termination,concatenation"
     package static let checksumAlgorithms: [DigestAlgorithm] = [.sha1, .sha256, .sha512]
 
-    /// Returns the fields of a response to OPTIONS that describe the server.
+    /// The fields of a response to OPTIONS that describe the server.
+    ///
+    /// - Parameter limits: the route's limits.
+    /// - Returns: the fields that tus defines.
     package static func capabilities(_ limits: UploadLimits) -> HTTPFields {
         var fields = HTTPFields()
         fields.append(.tusResumable, version)
@@ -52,16 +55,16 @@ package enum UploadConcat: Sendable, Equatable {
 }
 
 extension HTTPField.Name {
-    /// The version in use.
+    /// `Tus-Resumable`, the version in use.
     package static let tusResumable = made("Tus-Resumable")
-    /// The versions that a server supports.
+    /// `Tus-Version`, the versions that a server supports.
     package static let tusVersion = made("Tus-Version")
-    /// The extensions that a server supports.
+    /// `Tus-Extension`, the extensions that a server supports.
     package static let tusExtension = made("Tus-Extension")
-    /// The maximum size of an upload in bytes.
+    /// `Tus-Max-Size`, the maximum size of an upload in bytes.
     package static let tusMaxSize = made("Tus-Max-Size")
     package static let tusChecksumAlgorithm = made("Tus-Checksum-Algorithm")
-    /// 1 if the length is not yet known.
+    /// `Upload-Defer-Length`, 1 if the length is not yet known.
     package static let uploadDeferLength = made("Upload-Defer-Length")
     /// Marks an upload as a part or as made of parts.
     package static let uploadConcat = made("Upload-Concat")

@@ -18,9 +18,13 @@ package struct TusResponseBuilder: ResponseWording {
     private let now: Int64
     private var creation: HTTPFields = [:]
 
-    /// Creates a builder for one request, at `now` in seconds since 1970-01-01 UTC.
+    /// Creates a builder for one request.
     ///
-    /// If `tellsAnswer` is true, the upstream's own response is relayed if possible.
+    /// - Parameters:
+    ///   - request: the request's head.
+    ///   - limits: the limits of its route.
+    ///   - tellsAnswer: whether the route relays the upstream's own response if possible.
+    ///   - now: the current time in seconds since 1970-01-01 UTC.
     package init(_ request: RequestHead, limits: UploadLimits, tellsAnswer: Bool, now: Int64) {
         self.limits = limits
         self.now = now
@@ -35,17 +39,17 @@ package struct TusResponseBuilder: ResponseWording {
         return builder
     }
 
-    /// Builds a 104, which is never sent, because tus has no interim responses.
+    /// Builds a 104 with the upload's URI, which is never sent, because tus has no interim responses.
     package func interimCreated(location: String) -> ResponseHead {
         ResponseHead(status: .uploadResumptionSupported, fields: [.location: location])
     }
 
-    /// Builds a 104, which is never sent.
+    /// Builds a 104 with the offset, which is never sent, because tus has no interim responses.
     package func interimProgress(offset: Int64) -> ResponseHead {
         ResponseHead(status: .uploadResumptionSupported, fields: [.uploadOffset: "\(offset)"])
     }
 
-    /// Builds the 201 for a creation.
+    /// Builds the response to a creation, a 201.
     package func created(location: String, offset: Int64) -> Response {
         var fields = start
         fields.append(.location, location)
@@ -98,7 +102,7 @@ package struct TusResponseBuilder: ResponseWording {
         )
     }
 
-    /// Builds the 204 for a cancellation.
+    /// Builds the response to a cancellation, a 204.
     package func cancelled() -> Response {
         Response(ResponseHead(status: .noContent, fields: start))
     }

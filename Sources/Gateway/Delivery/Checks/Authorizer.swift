@@ -10,17 +10,17 @@ package import SpoolgateTextFormats
 package import SpoolgateUploadProtocol
 package import SpoolgateUpstream
 
-/// The permissions that an authorizer grants.
+/// The permissions that an authorizer grants to an upload.
 package struct Grant: Equatable {
-    /// The client's identity; nil if the authorizer named none.
+    /// The client's identity according to the authorizer; nil if it named none.
     package var owner: ExactText?
     package var maxSize: Int64?
-    /// Fields to set in the request to the upstream; an empty value removes the field.
+    /// Fields to set in the request to the upstream; a field with an empty value is removed from the request.
     package var fields = HTTPFields()
     /// Fields in the authorizer's response that it may not set; they are ignored.
     package var refusedNames: [String] = []
 
-    /// Creates a grant without owner, limit and fields.
+    /// Creates a grant that names no owner, sets no limit and sets no fields.
     package init() {}
 }
 
@@ -43,7 +43,7 @@ package enum AuthorizationAnswer {
 
 /// The authorizer of one route.
 ///
-/// Thread-safe. Reuses its connections.
+/// Thread-safe. Keeps its connections open and reuses them.
 package final class Authorizer: Sendable {
     let settings: ServiceSettings
     private let url: ServiceURL
@@ -54,7 +54,7 @@ package final class Authorizer: Sendable {
     /// The maximum content of a response for the client, in bytes.
     static let answerCap = 64 << 10
 
-    /// When an upload needs authorization.
+    /// The points in an upload's life at which it needs authorization.
     package enum Moment: String {
         /// Before any content is read.
         case creation
@@ -74,9 +74,14 @@ package final class Authorizer: Sendable {
 
     /// Asks the service whether the upload is authorized; blocks until it responds or the timeouts expire.
     ///
-    /// `length` is in bytes, or nil if unknown; `completing` is nil if no other request completed the upload. Only the
-    /// rules of `policy` for credentials are used. `meanwhile` is called at least once a second after the connection is
-    /// open.
+    /// - Parameters:
+    ///   - moment: the occasion; the request at the creation does not contain the upload's ID.
+    ///   - creation: the upload, and the request that creates it.
+    ///   - length: the number of bytes of the upload; nil if unknown.
+    ///   - completing: the fields of the request that completed the upload; nil if there is none.
+    ///   - policy: the rules for fields, used only to decide which credentials are sent.
+    ///   - meanwhile: called at least once a second after the connection is open.
+    /// - Returns: the result.
     package func ask(
         at moment: Moment,
         about creation: UploadCreation,

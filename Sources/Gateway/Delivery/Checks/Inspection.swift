@@ -47,12 +47,18 @@ package final class Inspection: Sendable {
         self.times = times
     }
 
-    /// Runs the command with a file's path as its last argument.
+    /// Runs the command on a file.
     ///
     /// Blocks until the number of running commands is below the maximum, and then while the command runs; each wait
-    /// lasts at most as long as the timeout. `length` is in bytes.
+    /// lasts at most as long as the timeout.
     ///
-    /// - Throws: the errors of `meanwhile`, which end the command and the wait; it is called at least once a second.
+    /// - Parameters:
+    ///   - path: the file's path, passed as the command's last argument.
+    ///   - creation: the upload, which the command's environment describes.
+    ///   - length: the number of bytes of content.
+    ///   - meanwhile: called at least once a second; an error that it throws ends the command and the wait.
+    /// - Returns: the result.
+    /// - Throws: the errors of `meanwhile`.
     package func run(
         _ path: String,
         about creation: UploadCreation,

@@ -49,9 +49,14 @@ extension Delivery {
 
     /// Verifies a complete upload's digests, and removes the upload if they contradict the client's.
     ///
-    /// Reads nothing if the client has already received 202.
+    /// Reads nothing if the client has already received 202 for the upload.
     ///
-    /// - Returns: the refusal to send; nil if no digest contradicts.
+    /// - Parameters:
+    ///   - upload: the upload.
+    ///   - completing: the fields of the request that completed the upload.
+    ///   - heartbeat: sends heartbeats to the client while the content is read; nil for none.
+    /// - Returns: the refusal to send; nil if the digests agree, or none is to be verified.
+    /// - Throws: `SpoolError` if the upload cannot be read or removed.
     package func contradiction(
         of upload: Upload,
         completing: HTTPFields,
@@ -65,7 +70,7 @@ extension Delivery {
 }
 
 extension FormFailure {
-    /// The refusal to send; `isKept` is true if the upload is kept for a retry.
+    /// The refusal to send if this form cannot be built; `isKept` is true if the upload is kept for a retry.
     package func refusal(isKept: Bool) -> Refusal {
         isFull ? .destinationFull(isKept: isKept) : .notReached(timedOut: false, isKept: isKept)
     }

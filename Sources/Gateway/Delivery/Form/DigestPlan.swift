@@ -8,7 +8,7 @@ import SpoolgateSettings
 import SpoolgateTextFormats
 package import SpoolgateUploadProtocol
 
-/// The computed digests of one upload.
+/// The computed digests of one upload, and the plan that they follow.
 package struct UploadDigests {
     let plan: DigestPlan
     let values: DigestValues
@@ -61,7 +61,9 @@ package struct DigestPlan {
             .union(told).union(wanted.map { [$0] } ?? [])
     }
 
-    /// Compares the computed digests, one for each of `algorithms`, with the client's.
+    /// Compares the computed digests, one for each of `algorithms`, with those that the client sent.
+    ///
+    /// Returns the upload's digests, or the refusal to send if they contradict the client's.
     package func checked(_ computed: DigestValues) -> Result<UploadDigests, Refusal> {
         guard content.agrees(with: computed) else { return .failure(.contentDigestMismatch) }
         guard representations.allSatisfy({ $0.agrees(with: computed) }) else {
@@ -110,7 +112,7 @@ package final class DigestReading {
         running = algorithms.map { ($0, RunningDigest($0.function)) }
     }
 
-    /// Adds the next bytes.
+    /// Adds the next bytes of the content.
     package func update(_ bytes: RawSpan) {
         for one in running { one.digest.update(bytes) }
     }
@@ -122,12 +124,15 @@ package final class DigestReading {
         return values
     }
 
-    /// Computes the digests of `length` bytes in one pass; reads nothing if `algorithms` is empty.
+    /// Computes the digests of readable content in one pass.
     ///
-    /// `read` fills a buffer from a position on, and returns fewer bytes only at the end of the content. `onProgress`
-    /// is called after each buffer.
-    ///
+    /// - Parameters:
+    ///   - algorithms: the algorithms; if empty, nothing is read.
+    ///   - length: the number of bytes of content.
+    ///   - read: fills a buffer with content from a position on; returns fewer bytes only at the end of the content.
+    ///   - onProgress: called after each buffer of content, for heartbeats to the client.
     /// - Returns: one digest for each algorithm; nil if the content ends before `length` bytes.
+    /// - Throws: the errors of `read`.
     package static func values<Failure: Error>(
         _ algorithms: Set<DigestAlgorithm>,
         length: Int64,

@@ -110,7 +110,8 @@ struct SigningKey {
 }
 
 extension RouteSettings {
-    /// The error in the signing key's file; nil if the key is valid or not needed.
+    /// The error in the file of the key that signs this route's notices; nil if the key is valid or the form needs
+    /// none.
     package var keyFault: String? {
         guard form == .path else { return nil }
         do throws(FormFailure) {
@@ -121,7 +122,12 @@ extension RouteSettings {
         }
     }
 
-    /// Removes handed-over files that have expired without a 2xx response; passes their paths to `removed`.
+    /// Removes handed-over files that have expired because the upstream did not respond with 2xx.
+    ///
+    /// - Parameters:
+    ///   - now: the current time.
+    ///   - removed: called with the path of each removed file.
+    /// - Throws: `SystemError` if the directory cannot be read or changed.
     func removeExpiredHandovers(
         now: WallTime,
         _ removed: (_ path: String) -> Void

@@ -6,7 +6,7 @@
 package import SpoolgateSettings
 package import SpoolgateTextFormats
 
-/// The members of the description.
+/// The description of a handed-over file, as a list of named members.
 package struct HandoverNotice: Sendable {
     private var members: [(name: String, value: JSON)] = []
 
@@ -22,7 +22,9 @@ package struct HandoverNotice: Sendable {
         }
     }
 
-    /// The text to sign: the names and values of the members, in the byte order of the names, each as a netstring.
+    /// The text to sign: the name and value of each member, in the byte order of the names.
+    ///
+    /// Each name and each value is a netstring (its length in bytes, a colon, the bytes, a comma).
     package var signedText: [UInt8] {
         texts.sorted { $0.name.utf8.lexicographicallyPrecedes($1.name.utf8) }.flatMap { member in
             [member.name, member.value].flatMap { Array("\($0.utf8.count):\($0),".utf8) }

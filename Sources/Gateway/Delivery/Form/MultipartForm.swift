@@ -11,8 +11,10 @@ package struct MultipartForm: Sendable, Equatable {
 
     /// Writes the bytes before and after the file.
     ///
-    /// `boundary` has 1 to 60 letters and digits that no client can predict. The fields precede the file in the given
-    /// order.
+    /// - Parameters:
+    ///   - boundary: 1 to 60 letters and digits that no client can predict.
+    ///   - fields: the names and values of the fields before the file, in this order.
+    ///   - file: the name of the file's field, the file's name, and its media type.
     package init(
         boundary: String,
         fields: [(name: String, value: String)],
@@ -42,7 +44,7 @@ package struct MultipartForm: Sendable, Equatable {
     }
 }
 
-/// Compares names of form fields as programs read them.
+/// Names of form fields, compared in the way that programs read them.
 package enum FormFieldName {
     /// The variable name that a program may derive from a field name: names with different keys are different fields.
     ///

@@ -127,7 +127,9 @@ struct UploadForm {
 }
 
 extension Route {
-    /// The form of the upload for the upstream; content that is an HTML form already is not put into another.
+    /// The form in which the upload is sent to the upstream.
+    ///
+    /// If the route's form is `multipart` and the content is an HTML form already, the content is sent unchanged.
     package func form(for creation: RequestHead) -> Form {
         let form = settings.form
         guard form == .multipart, let type = creation.fields[.contentType] else { return form }
@@ -137,12 +139,14 @@ extension Route {
         return isForm ? .body : .multipart
     }
 
-    /// Whether the upstream needs the whole representation, and not a part of one (`Content-Range`).
+    /// Whether the upstream needs the whole representation, and a part of one (`Content-Range`) must be refused.
+    ///
+    /// True if the upload is inspected, or becomes a file, an object or a form.
     package func needsWhole(for creation: RequestHead) -> Bool {
         inspection != nil || settings.upstream.stores || form(for: creation) != .body
     }
 
-    /// POST for forms, otherwise the client's method.
+    /// The method of the request to the upstream: POST for forms, otherwise the client's method.
     package func method(for creation: RequestHead) -> HTTPRequest.Method {
         switch form(for: creation) {
         case .body: creation.method

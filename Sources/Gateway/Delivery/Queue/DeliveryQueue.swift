@@ -7,7 +7,7 @@ package import SpoolgatePosix
 package import SpoolgateSpool
 import SpoolgateUploadProtocol
 
-/// The waiting uploads, and those that the queue's threads deliver.
+/// The uploads of all routes that wait for their next attempt or are being delivered by the queue's threads.
 ///
 /// Thread-safe.
 package final class DeliveryQueue: Sendable {

@@ -39,7 +39,7 @@ final class HoldSizes: Sendable {
         }
     }
 
-    /// In bytes.
+    /// The number of bytes in `hold` for a route.
     func size(of route: String) -> Int64 { state.update { $0.sizes[route, default: 0] } }
 
     /// Begins a count of `hold`, which `endCount` must end; returns false if one is under way or ended recently.

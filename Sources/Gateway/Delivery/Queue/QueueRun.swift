@@ -11,13 +11,19 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
 extension Deliveries {
-    /// Starts the queue's threads and the upkeep thread, which first recovers the spool; call it once.
+    /// Starts the queue's threads and the upkeep thread, which first recovers the spool; returns before the first run.
+    ///
+    /// Call it once.
+    ///
+    /// - Throws: `SystemError` if a thread cannot be started.
     package func startQueue() throws(SystemError) {
         try Thread.start(name: "queue", stackSize: Self.queueStack) { [self] in scheduleQueue() }
         try startUpkeep()
     }
 
-    /// Starts no more attempts; returns how many are still under way at `deadline`.
+    /// Stops starting attempts, and waits until `deadline` for those under way.
+    ///
+    /// - Returns: the number of attempts that are still under way.
     package func stopQueue(until deadline: Deadline) -> Int {
         upkeep.end()
         return queue.stop(until: deadline)

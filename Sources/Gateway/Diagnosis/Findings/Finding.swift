@@ -26,12 +26,12 @@ package struct Finding: Sendable, Equatable {
         }
     }
 
-    /// A word of at most eleven letters.
+    /// The name of the check, a word of at most eleven letters.
     package var name: String
     package var level: Level
     /// The observation, without a final period.
     package var text: String
-    /// Directives, settings or commands that fix the problem; empty only if there is none.
+    /// The ways to fix the problem, each a directive, a setting or a command; empty only if there is no problem.
     package var fixes: [String]
 
     /// Creates a finding.
@@ -42,7 +42,7 @@ package struct Finding: Sendable, Equatable {
     /// Creates a finding that reports no problem.
     package static func ok(_ name: String, _ text: String) -> Finding { .init(.ok, name, text) }
 
-    /// `text` says why the check was skipped.
+    /// Creates a finding for a skipped check; `text` says why.
     package static func skipped(_ name: String, _ text: String) -> Finding {
         .init(.skipped, name, text)
     }
@@ -55,7 +55,8 @@ package struct Finding: Sendable, Equatable {
         .init(.failure, name, text, fixes: fixes)
     }
 
-    /// A line such as ` FAIL  streaming   …`, then one for each fix; control characters are replaced.
+    /// The finding for people: a line such as ` FAIL  streaming   …`, then a line for each fix; control characters are
+    /// replaced.
     package var line: String {
         let head = " \(level.shown.padded(toColumns: 5)) \(name.padded(toColumns: 11)) "
         let indent = String(repeating: " ", count: head.count)
@@ -88,7 +89,7 @@ package struct Verdict: Sendable, Equatable {
         }
     }
 
-    /// Such as `2 failures, 1 warning.`.
+    /// The counts as shown to people, such as `2 failures, 1 warning.`.
     package var line: String {
         func counted(_ count: Int, _ word: String) -> String {
             "\(count == 0 ? "no" : "\(count)") \(word)\(count == 1 ? "" : "s")"

@@ -19,10 +19,10 @@ package struct DaemonSeen: Seen, Sendable, Equatable {
     var check: String { "daemon" }
     package var socket: String
     package var answer: Answer
-    /// Systemd's state of the service; nil if systemd does not know it.
+    /// The state of the service according to systemd, or nil if systemd does not know the service.
     package var run: UnitsSeen.Run?
 
-    /// Creates the observation; `socket` is the path of the admin socket.
+    /// Creates the observation from the path of the admin socket, the daemon's answer and systemd's.
     package init(socket: String, answer: Answer, run: UnitsSeen.Run?) {
         (self.socket, self.answer, self.run) = (socket, answer, run)
     }

@@ -58,7 +58,8 @@ struct ErrorsSeen: Seen, Sendable, Equatable {
     }
 }
 
-/// Whether long header fields are accepted, such as metadata.
+/// Whether long header fields are accepted, as sent with metadata of several kilobytes or with an upload in hundreds of
+/// parts.
 struct LongFieldSeen: Seen, Sendable, Equatable {
     var check: String { "fields" }
     var size: Int
@@ -128,7 +129,7 @@ struct CrossOriginSeen: Seen, Sendable, Equatable {
 
 struct TusSeen: Seen, Sendable, Equatable {
     var check: String { "tus" }
-    /// The response to OPTIONS.
+    /// The response to OPTIONS, which says whether tus is enabled.
     var options: ProbeAnswer
     /// The response to a creation, or nil if tus is not enabled.
     var creation: ProbeAnswer?

@@ -21,9 +21,15 @@ package struct LiveCheck {
 
     /// Runs the checks as this process's user.
     ///
-    /// The caller inspects `nginx` and reads its configurations `files` before it gives up root's rights, if it has
-    /// them. `units` is nil if systemd does not know the units. `paths` contains how each route's last large content
-    /// reached the spool; it is nil if the daemon did not respond.
+    /// - Parameters:
+    ///   - settings: the settings.
+    ///   - user: this process's user.
+    ///   - nginx: the nginx processes, which the caller inspects before it gives up root's rights, if it has them.
+    ///   - files: the configurations of these nginx processes, also read with root's rights if possible.
+    ///   - units: the state of the gateway's systemd units; nil if systemd does not know them.
+    ///   - answer: the result of asking the daemon for its status.
+    ///   - paths: for each route, how its last large content reached the spool, as reported by the daemon; nil if the
+    ///     daemon did not respond.
     package init(
         _ settings: Settings,
         as user: SystemUser,

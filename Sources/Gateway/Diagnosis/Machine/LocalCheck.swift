@@ -8,7 +8,8 @@ import SpoolgatePosix
 /// The check of the local machine.
 package struct LocalCheck {
     package private(set) var findings: [Finding] = []
-    /// nil if nginx's files were not read.
+    /// The directives and limits of nginx that decide whether it writes content into the spool; nil if nginx's files
+    /// were not read.
     package private(set) var lane: NginxLane?
     /// The default path of the admin socket, next to the socket for uploads in nginx's files; nil if they name none.
     package private(set) var adminSocket: String?

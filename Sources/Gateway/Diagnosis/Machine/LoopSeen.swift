@@ -86,7 +86,8 @@ struct LoopSeen {
         return nil
     }
 
-    /// Returns the directives and limits at a route's first location, if any.
+    /// Returns the directives and limits that decide whether nginx writes content into the spool, at the first location
+    /// of a route; nil if the route has no location.
     func lane(ofRoute name: String, _ processes: NginxProcesses) -> NginxLane? {
         for dump in files {
             let place = dump.gateways.first { isOurs($0) && $0.route == name }

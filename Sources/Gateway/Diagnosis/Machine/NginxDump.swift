@@ -9,7 +9,7 @@ struct NginxDirective: Sendable, Equatable {
     var file: String
     /// The line, counted from 1.
     var line: Int
-    /// nil without a block.
+    /// The directives in the directive's block, or nil if it has no block.
     var block: [NginxDirective]?
 
     var name: String { words.first ?? "" }
@@ -24,7 +24,7 @@ package struct NginxDump: Sendable {
     let directives: [NginxDirective]
     /// The directory of the main file, to which relative paths refer.
     let folder: String
-    /// nil if unknown.
+    /// The version of nginx; nil if unknown.
     var version: NginxVersion?
     /// The password files by path; empty if they were not read.
     private(set) var passwordFiles: [String: PasswordFile] = [:]

@@ -19,7 +19,7 @@ extension NginxDirective {
 extension NginxPlace {
     private struct Rule: Sendable {
         var name: String
-        /// nginx's default value.
+        /// The value that nginx uses if the directive is missing.
         var standard: String
         var level: Finding.Level
         var effect: String

@@ -1,7 +1,13 @@
 // The settings of nginx for writing content into the spool.
 
 extension NginxDump {
-    /// Returns the directives and limits for the uploads of a location.
+    /// Returns the directives and limits that decide whether nginx writes the content of a location's uploads into the
+    /// spool.
+    ///
+    /// - Parameters:
+    ///   - place: a location that passes requests to the gateway.
+    ///   - processes: the running processes of this nginx.
+    /// - Returns: the directives and limits.
     func lane(at place: NginxPlace, _ processes: NginxProcesses) -> NginxLane {
         NginxLane(
             directive: place.spoolReceive,

@@ -8,7 +8,7 @@ import SpoolgateTextFormats
 struct Credentials: Sendable, Equatable, Hashable {
     var user: UInt32
     var groups: Set<UInt32>
-    /// nil if unknown.
+    /// The ID of the primary group, or nil if unknown.
     var group: UInt32?
 
     var mainGroup: UInt32 { group ?? groups.min() ?? 0 }
@@ -43,10 +43,10 @@ extension Credentials {
     }
 }
 
-/// The nginx processes on this machine.
+/// Facts about the nginx processes that run on this machine.
 package struct NginxProcesses: Sendable {
     private(set) var workers: Set<Credentials> = []
-    /// nil if this process's user may inspect no nginx.
+    /// True if an nginx has loaded `ngx_http_interim_module`; nil if the user of this process may inspect no nginx.
     private(set) var hasModule: Bool?
     /// The smallest limit of the workers, in bytes; nil if there is none or it is unknown.
     private(set) var fileSizeLimit: Int64?
@@ -61,7 +61,10 @@ package struct NginxProcesses: Sendable {
     private static let limit = 4 << 20
     private static let master = "nginx: master process "
 
-    /// Inspects all visible nginx processes, or only those with the same `-p` and `-c` options as `command`.
+    /// Inspects all visible processes.
+    ///
+    /// - Parameter command: an nginx command; only processes with the same `-p` and `-c` options are inspected, or all
+    ///   if nil.
     package init(of command: [String]? = nil) {
         let wanted = command.map { Self.files(of: $0[...]) }
         guard let names = try? Directory(path: "/proc").names() else { return }

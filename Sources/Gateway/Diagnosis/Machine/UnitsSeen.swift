@@ -6,7 +6,7 @@
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// The properties of the gateway's systemd units, as `systemctl show` prints them.
+/// The state of the gateway's systemd units, each given by its properties as `systemctl show` prints them.
 package struct UnitsSeen: Sendable, Equatable {
     typealias Properties = [String: String]
 

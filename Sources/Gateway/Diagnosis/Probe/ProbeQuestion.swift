@@ -12,7 +12,7 @@ package struct ProbeQuestion: Sendable {
     /// Fields to add to each request, such as a login.
     package var fields: HTTPFields = [:]
     package var versions = ClientRequest.Version.allCases
-    /// The number of bytes sent to measure the speed.
+    /// The number of bytes sent to measure the speed of each version.
     package var size: Int64 = 32 << 20
     /// The origin of pages that should be able to upload (CORS), or nil to skip this check.
     package var origin: String?
@@ -25,7 +25,8 @@ package struct ProbeQuestion: Sendable {
     ///
     /// If the property is nil, the check is skipped.
     package var contentPath: (@Sendable (UploadID) -> ContentPath?)?
-    /// nil if nginx's files were not read.
+    /// The directives and limits of nginx that decide whether it writes content into the spool; nil if nginx's files
+    /// were not read.
     package var lane: NginxLane?
 
     /// Creates the default options for a URL.

@@ -32,7 +32,7 @@ package struct ProbeURL: Sendable, Equatable {
 
     package var path: String { String(target.prefix { $0 != "?" }) }
 
-    /// Returns whether scheme, host and port are those of `other`.
+    /// Returns whether scheme, host and port are those of `other`, as browsers compare origins.
     package func hasSameOrigin(as other: ProbeURL) -> Bool {
         isSecure == other.isSecure && host == other.host && port == other.port
     }

@@ -8,7 +8,9 @@ import SpoolgateCurl
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
-/// A probe of one upload URL, for one run on one thread.
+/// A probe of one upload URL.
+///
+/// Use it on one thread, and for one run only.
 package final class UploadProbe {
     private let question: ProbeQuestion
     private let requests: ProbeRequests
@@ -56,7 +58,7 @@ package final class UploadProbe {
         requests = ProbeRequests(question, isStopped: isStopped)
     }
 
-    /// Runs all checks, then cancels their uploads.
+    /// Runs all checks, then cancels the uploads that they created.
     package func run() {
         defer { tell(requests.cancelAll().finding) }
         guard let first = reach(), nodes(first) else { return }

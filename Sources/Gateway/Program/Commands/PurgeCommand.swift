@@ -68,7 +68,7 @@ struct Purge: SpoolgateCommand {
 
     private static let queues = Queue.allCases.filter { $0 != .active }
 
-    /// Without duplicates.
+    /// The queues to purge, without duplicates.
     private var chosenQueues: [Queue] {
         guard queue.isEmpty else { return Queue.allCases.filter(queue.contains) }
         // `--force` spares `hold` unless the queue or its uploads are named, because their content exists only here.

@@ -106,7 +106,8 @@ struct Serve: SpoolgateCommand {
         log.stopped(left: undone)
     }
 
-    /// Starts the threads for everything except requests.
+    /// Starts the threads for everything except requests: the queue, events, the status and requests of other
+    /// processes.
     private static func startThreads(
         of gateway: Gateway,
         _ admin: Admin,

@@ -39,7 +39,7 @@ struct TableRow {
 struct TableLayout {
     private static let gap = 2
     private static let indent = 4
-    /// Minimum widths, in columns of the terminal.
+    /// The minimum widths of the columns for the target and the reason, in columns of the terminal.
     private static let leastTarget = 16
     private static let leastReason = 30
 

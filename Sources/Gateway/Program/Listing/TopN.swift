@@ -13,7 +13,7 @@ struct TopN<Key: Comparable, Element> {
     /// Elements with this or a greater key are not among the first; nil if no such key is known.
     private var bound: Key?
 
-    /// `limit` is at least 1.
+    /// Creates an empty collection that keeps the first `limit` elements, at least 1.
     init(limit: Int) { self.limit = limit }
 
     /// Does not evaluate `element` unless it may be among the first.

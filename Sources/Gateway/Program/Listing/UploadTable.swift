@@ -10,7 +10,7 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
 final class UploadTable {
-    /// A longer table is printed unsorted.
+    /// The maximum number of rows that are sorted; a longer table is printed unsorted.
     static let sortedLimit = 10_000
     /// In characters: clients choose the length of their targets.
     private static let cellLimit = 200

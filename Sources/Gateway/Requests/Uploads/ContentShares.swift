@@ -17,7 +17,7 @@ package struct ContentShares: Sendable, Equatable {
         (self.nginx, self.gateway, self.path) = (nginx, gateway, path)
     }
 
-    /// The line that the daemon sends to its commands: `nginx=300000 gateway=1 result=-`.
+    /// The line that the daemon sends to its commands, without a line break: `nginx=300000 gateway=1 result=-`.
     package var line: String {
         "nginx=\(nginx) gateway=\(gateway) result=\(path?.label ?? "-")"
     }

@@ -30,7 +30,7 @@ extension Request {
         }
     }
 
-    /// Returns nil if the request was refused.
+    /// Creates an upload and sends its location to the client; returns nil if the request was refused.
     @inline(never)
     private func beginCreation(_ creation: UploadRequest.Creation) -> Upload? {
         let new = newResource()

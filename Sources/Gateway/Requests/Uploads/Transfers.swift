@@ -16,7 +16,7 @@ package final class Transfer: Sendable {
     package let route: String
     private let head: RequestHead
     package let owner: String?
-    /// The address of the client; nil if unknown.
+    /// The address of the client that is sending; nil if unknown.
     package let client: String?
     /// The number of bytes of the complete upload; nil if unknown.
     package let length: Int64?
@@ -73,7 +73,7 @@ package final class Transfer: Sendable {
     /// The number of bytes of the upload received so far, including earlier transfers.
     package var offset: Int64 { first + Int64(count) }
 
-    /// The average rate in bytes per second.
+    /// The average rate of this transfer in bytes per second.
     package var rate: Int64 {
         let seconds = Double(max(watch.nanoseconds, 1_000_000)) / 1e9
         return Int64(Double(count) / seconds)

@@ -9,7 +9,9 @@ import SpoolgateSettings
 import SpoolgateSpool
 import SpoolgateUploadProtocol
 
-/// Used by the request's thread.
+/// One request's operation on one upload that the request has locked.
+///
+/// A class, so that it is shared by reference. Used by the request's thread.
 final class UploadOperation: Answering {
     let request: Request
     let upload: Upload

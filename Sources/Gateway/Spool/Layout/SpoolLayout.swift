@@ -241,7 +241,7 @@ final class SpoolLayout: Sendable {
 /// The names of one upload's files.
 struct FileName {
     static let dataSuffix = ".data"
-    /// The upload's identity.
+    /// The name of the record, which is the upload's identity.
     let record: String
     var data: String { record + Self.dataSuffix }
     /// The index of the files' subdirectory in `SpoolLayout.uploads`.

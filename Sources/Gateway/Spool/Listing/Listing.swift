@@ -8,7 +8,8 @@ package import SpoolgateUploadProtocol
 extension Spool {
     /// Calls `body` with every upload in the spool, ending with those in `corrupt`, without locking any.
     ///
-    /// Each upload is listed at most once; one that is created or removed meanwhile may be missed.
+    /// Each upload is listed at most once; an upload that is created or removed during the listing may be missed. Only
+    /// the names of one directory at a time are in memory.
     package func forEachUpload(
         _ body: (UploadSummary) throws(SpoolError) -> Void
     ) throws(SpoolError) {
@@ -22,11 +23,20 @@ extension Spool {
         try forEachCorrupt(body)
     }
 
-    /// Calls `body` with every upload in `queues` that has not changed since `limit`, without locking any.
+    /// Calls `body` with every upload in some queues that has been idle since a time, without locking any.
     ///
-    /// A record that has changed since costs one `fstatat` call and is not read. Uploads whose time is in the future
-    /// because the clock was wrong are listed too, see `correctTime(of:)`. If `seesUse` is false, `isInUse` is always
-    /// false. `step` is called before each upload in the spool is checked.
+    /// A record that has changed since that time costs one `fstatat` call and is not read.
+    ///
+    /// - Parameters:
+    ///   - queues: the queues to list.
+    ///   - limit: the time since which a listed upload has not changed. Uploads whose time is in the future because the
+    ///     clock was wrong are listed too, see `correctTime(of:)`.
+    ///   - seesUse: whether to check if other processes are using an upload; if false, `isInUse` is false for every
+    ///     upload. A caller that removes or changes uploads locks them and needs no check.
+    ///   - step: called once for each upload in the spool, before it is checked; an error that it throws ends the
+    ///     listing.
+    ///   - body: called with each idle upload; an error that it throws ends the listing too.
+    /// - Throws: `.disk` if the spool could not be read; otherwise the error of `step` or `body`.
     package func forEachIdle(
         in queues: [Queue],
         since limit: WallTime,
@@ -84,7 +94,7 @@ extension Spool {
 
     // MARK: One upload
 
-    /// Summarizes an upload without locking it; returns nil if it is missing.
+    /// Returns the summary of an upload, without locking it, or nil if the upload is missing.
     package func look(at id: UploadID) throws(SpoolError) -> UploadSummary? {
         try onDisk { () throws(SystemError) in
             if let found = try summary(of: id, knowing: creations) { return found }
@@ -159,7 +169,7 @@ extension Spool {
         }
     }
 
-    /// Does not read the upload's record.
+    /// Returns the summary of an upload from its files' status, without reading its record.
     private func summaryOfNames(
         _ id: UploadID,
         in directory: Directory
@@ -202,7 +212,7 @@ extension UploadSummary {
         )
     }
 
-    /// Excludes content that is not verified.
+    /// Returns the number of bytes received, excluding content that has not been verified yet.
     private static func offset(_ data: FileStatus?, _ state: RecordState) -> Int64 {
         min(data?.size ?? state.sizeWithoutFile, state.verified ?? .max)
     }

@@ -31,10 +31,14 @@ package struct PartialUpload: Sendable, Equatable {
 }
 
 extension Spool {
-    /// Returns at most `most` partial uploads that no process is using, most recently changed first, without locking
-    /// any.
+    /// Returns the partial uploads that no process is using, most recently changed first, without locking any.
     ///
-    /// This reads every name in the spool, and the record of each upload with content; unreadable records are left out.
+    /// This reads every name in the spool, and the record of each upload that has content. Uploads without content or
+    /// with unreadable records are left out.
+    ///
+    /// - Parameter most: the maximum number of uploads that are returned and kept in memory.
+    /// - Returns: the uploads; a request may already be using one of them again.
+    /// - Throws: `.disk` if the spool cannot be read.
     package func newestPartial(most: Int) throws(SpoolError) -> [PartialUpload] {
         var newest: [PartialUpload] = []
         try walk { (found) throws(SpoolError) in

@@ -13,7 +13,7 @@ package struct UploadNaming: Sendable, Equatable {
     private static let longestPath = 512
     private static let longestField = 1_024
 
-    /// Copies the path and the fields.
+    /// Copies the path and the fields from the request that created the upload.
     package init(_ head: RequestHead) {
         path = String(decoding: head.path.utf8.prefix(Self.longestPath), as: UTF8.self)
         var fields = HTTPFields()

@@ -7,7 +7,7 @@ package import SpoolgatePosix
 import SpoolgateTextFormats
 package import SpoolgateUploadProtocol
 
-/// A complete upload in `deferred` or `hold`.
+/// A complete upload that waits for its next attempt, its client or an operator: one in `deferred` or `hold`.
 package struct WaitingUpload: Sendable, Equatable {
     package var id: UploadID
     package var route: String
@@ -15,13 +15,13 @@ package struct WaitingUpload: Sendable, Equatable {
     package var owner: String?
     /// The client against whose limits the upload counts.
     package var client: ClientName
-    /// Nil if the upload is in `deferred`.
+    /// Why the upload is in `hold`, or nil if it is in `deferred`.
     package var cause: HoldCause?
     /// The length of the content in bytes.
     package var size: Int64
     /// The time at which the upload was completed or last requeued.
     package var since: WallTime?
-    /// Nil if no attempt is scheduled.
+    /// The time of the next attempt, or nil if none is scheduled.
     package var next: WallTime?
     /// The number of delivery attempts started.
     package var attempts: Int
@@ -54,16 +54,21 @@ extension QueueName {
 }
 
 extension Upload {
-    /// Nil if the upload is not in `deferred` or `hold`.
+    /// This upload as a waiting upload, or nil if it is not in `deferred` or `hold`.
     package var waiting: WaitingUpload? { WaitingUpload(creation, record.state) }
 }
 
 extension Spool {
     /// Calls `body` with the uploads that wait, in no particular order, without locking any.
     ///
-    /// `isNeeded` is called with each upload and the time in its name, or nil if it waits for an operator; if it
-    /// returns false, the record is not read and `body` is not called. An upload with an unreadable record is left out:
-    /// the request or walk that finds it reports it.
+    /// This reads the names in `queue` once. An upload with an unreadable record is left out: the request or walk that
+    /// finds it reports it. By the time an upload is locked, its state may have changed.
+    ///
+    /// - Parameters:
+    ///   - isNeeded: called with each upload and the time in its name, or nil if it waits for an operator. If it
+    ///     returns false, the record is not read and `body` is not called.
+    ///   - body: called with each of the other uploads, if it waits.
+    /// - Throws: `.disk` if the names cannot be read, or an outdated name cannot be removed.
     package func forEachWaiting(
         _ isNeeded: (UploadID, WallTime?) -> Bool,
         _ body: (WaitingUpload) -> Void

@@ -6,7 +6,9 @@
 
 import SpoolgatePosix
 
-/// The files in `daemons` that this process has created or locked; thread-safe.
+/// The files in `daemons` that this process has created or locked.
+///
+/// Each daemon locks its own file while it runs: an unlocked file shows that its daemon crashed. Thread-safe.
 final class Daemons: Sendable {
     struct Membership {
         /// Locked, or nil if this process is not a daemon.
@@ -78,7 +80,7 @@ extension Spool {
         }
     }
 
-    /// Returns nil if the file is missing.
+    /// Returns whether the daemon that created a file in `daemons` is running, or nil if the file is missing.
     private func isLocked(daemon name: String) throws(SystemError) -> Bool? {
         guard let file = try OpenFile.open(name, in: layout.daemons, forWriting: false) else {
             return nil
@@ -156,7 +158,10 @@ extension Spool {
     /// Tells all daemons to check the queue; if this fails, they find the change in their next regular queue run.
     func wake() { try? writeWakeFile() }
 
-    /// Tells all daemons to check the queue within a second; returns whether any daemon is running.
+    /// Tells all daemons to check the queue; they do so within a second.
+    ///
+    /// - Returns: whether any daemon is running.
+    /// - Throws: `.disk` if the daemons cannot be notified, or their files cannot be read.
     package func wakeDaemons() throws(SpoolError) -> Bool {
         try onDisk { () throws(SystemError) in
             try writeWakeFile()

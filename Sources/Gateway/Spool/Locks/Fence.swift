@@ -6,7 +6,9 @@
 
 package import SpoolgatePosix
 
-/// The action that ends the process when this host was fenced off; thread-safe.
+/// The action that ends the process when the file system of a shared spool no longer accepts this host.
+///
+/// The host is then fenced off: another node may already be using its uploads. Thread-safe.
 final class Fence: Sendable {
     private struct Alarm {
         /// Nil if no action is set or it has started.

@@ -9,8 +9,11 @@ import SpoolgateUploadProtocol
 extension Spool {
     /// Makes this process release the uploads that requests in other processes are waiting for.
     ///
-    /// Call this several times a second. It makes no system calls while this process is receiving no upload, and three
-    /// while no other process is waiting. It does not affect a delivery.
+    /// Call this several times a second. It makes no system calls while this process is not receiving any upload, and
+    /// three while it is receiving but no other process is waiting. An upload that is being delivered is not affected;
+    /// the other process waits for it.
+    ///
+    /// - Throws: `.disk` if the file `format` cannot be read.
     package func requestReleaseForOthers() throws(SpoolError) {
         let receiving = locks.receiving()
         guard !receiving.isEmpty else { return }
@@ -24,7 +27,7 @@ extension Spool {
         }
     }
 
-    /// Requests the release of every upload that this process is receiving.
+    /// Requests the release of every upload that this process is receiving; the clients can resume their uploads.
     package func requestReleaseOfAll() {
         for id in locks.receiving() { locks.requestRelease(of: id) }
     }

@@ -65,9 +65,16 @@ final class UploadLocks: Sendable {
         case request(@Sendable () -> Void)
     }
 
-    /// Locks an upload; if a request of this process is receiving it, requests its release and waits until `limit`.
+    /// Locks an upload; if a request of this process is receiving it, requests its release and waits.
     ///
-    /// `admits` and `requestRelease` are those of `Spool.lock`.
+    /// - Parameters:
+    ///   - id: the upload.
+    ///   - limit: when to stop waiting.
+    ///   - admits: returns whether the caller may use an upload with that creation; must be quick and without side
+    ///     effects.
+    ///   - requestRelease: called from another thread when a newer request needs the upload; should make the caller
+    ///     unlock it soon.
+    /// - Returns: the lock, or why it was not acquired.
     func lock(
         _ id: UploadID,
         until limit: WaitLimit,

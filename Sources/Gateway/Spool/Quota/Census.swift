@@ -22,7 +22,7 @@ struct Census: Equatable {
         one.unfinished.merge(other.unfinished, uniquingKeysWith: +)
     }
 
-    /// `count` may be negative.
+    /// Adds `count` uploads of a client, or subtracts them if `count` is negative.
     mutating func add(_ count: Int, of client: Int, isFinished: Bool) {
         uploads = max(0, uploads + count)
         if !isFinished { add(count, unfinishedOf: client) }

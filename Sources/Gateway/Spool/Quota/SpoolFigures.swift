@@ -14,7 +14,7 @@ package struct SpoolFigures: Sendable, Equatable {
     package var bytes: Int64
     /// The number of bytes that must stay free on the file system.
     package var reserve: Int64
-    /// The maximum of `bytes`, or nil if unlimited.
+    /// The maximum number of bytes of content and records, or nil if unlimited.
     package var quota: Int64?
 }
 
@@ -26,7 +26,7 @@ extension Spool {
         try? layout.replace(Self.purgeFile, with: "\(clock.now.seconds)\n", on: disk)
     }
 
-    /// The time of the last `notePurge()` by any process, or nil if it is unknown.
+    /// The time of the last `notePurge()` by any process, or nil if it was never called or its record cannot be read.
     package var lastPurge: WallTime? {
         guard let text = try? SpoolLayout.text(of: Self.purgeFile, in: layout.root) else {
             return nil
@@ -40,10 +40,11 @@ extension Spool {
     /// count.
     package var figures: SpoolFigures { room.figures }
 
-    /// Returns each of `.full`, `.fewFiles`, `.overQuota` and `.tooMany` for which every upload that needs a file is
-    /// currently refused with 507.
+    /// Returns the reasons for which every upload that needs a file is currently refused with 507, without access to
+    /// the disk.
     ///
-    /// This does not access the disk; `space` is nil if unknown.
+    /// - Parameter space: the free space of the file system, or nil if unknown.
+    /// - Returns: `.full`, `.fewFiles`, `.overQuota` or `.tooMany` for each reason; empty if uploads are accepted.
     package func refusals(with space: FileSystemSpace?) -> [SpoolError] {
         room.refusals(with: space)
     }
@@ -53,7 +54,8 @@ extension Spool {
 
     /// Counts all uploads and bytes if the figures may be wrong and a count is fast.
     ///
-    /// - Parameter isDue: whether another process may have removed uploads.
+    /// - Parameter isDue: whether to count even if the figures are not known to be wrong: another process may have
+    ///   removed uploads.
     package func recount(isDue: Bool) {
         guard isDue || room.isTooHigh, figures.uploads < Self.mostRecounted else { return }
         // If this fails, the earlier figures stay.

@@ -87,7 +87,13 @@ final class SpoolRoom: Sendable {
     private let leastCountInterval: Duration
     private var root: Directory { layout.root }
 
-    /// All numbers are zero until the first count; `reserve` is in bytes.
+    /// Creates the bookkeeping of a spool; all numbers are zero until the first count.
+    ///
+    /// - Parameters:
+    ///   - layout: the spool.
+    ///   - reserve: the number of bytes that must stay free on the file system.
+    ///   - quota: the maximum number of bytes of content and records, or nil if unlimited.
+    ///   - leastCountInterval: the shortest time between two counts.
     init(
         _ layout: SpoolLayout,
         reserve: Int64,
@@ -112,7 +118,10 @@ final class SpoolRoom: Sendable {
         }
     }
 
-    /// See `Spool.refusals(with:)`; nothing is counted.
+    /// Returns the reasons for which every upload that needs a file is currently refused, without a count.
+    ///
+    /// - Parameter space: the free space of the file system, or nil if unknown.
+    /// - Returns: `.full`, `.fewFiles`, `.overQuota` or `.tooMany` for each reason; empty if uploads are accepted.
     func refusals(with space: FileSystemSpace?) -> [SpoolError] {
         // Only numbers are read: a copy of the counts would make the next change copy them.
         let (reserve, lent, bytes, uploads, total) = state.updateQuietly {

@@ -7,7 +7,9 @@ import Glibc
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
-/// A bounded, thread-safe cache of parsed creations.
+/// A bounded cache of parsed creations, so that the fixed part of a record is not parsed again for each request.
+///
+/// Thread-safe.
 final class CreationCache: Sendable {
     private final class Entry: Sendable {
         let text: [UInt8]

@@ -25,7 +25,7 @@ struct RecordState: Sendable, Equatable {
 
     /// The state with the highest number is the newest; the parity selects the slot.
     var sequence: UInt64 = 0
-    /// Never `corrupt`.
+    /// The queue that the upload is in; never `corrupt`.
     var queue = Queue.incoming
     /// The writer of this state, the only one that may trust bytes that are not durable.
     var writer = ""

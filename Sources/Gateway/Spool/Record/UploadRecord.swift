@@ -4,7 +4,7 @@ package import SpoolgatePosix
 package import SpoolgateTextFormats
 package import SpoolgateUploadProtocol
 
-/// The properties of an upload that never change.
+/// The properties of an upload that never change after its creation.
 package struct UploadCreation: Sendable, Equatable {
     package var id: UploadID
     package var route: String
@@ -12,21 +12,21 @@ package struct UploadCreation: Sendable, Equatable {
     ///
     /// Only requests with the same owner can use the upload; if nil, only requests without an owner can.
     package let owner: ExactText?
-    /// The owner as reported by the authorizer; not used for access control.
+    /// The owner as reported by the authorizer, if the web server reported none; not used for access control.
     package var authorizedOwner: ExactText?
     /// The maximum size in bytes set by the authorizer, or nil if only the route's limit applies.
     package var maxSize: Int64?
-    /// The head of the creating request, which is sent to the upstream.
+    /// The method, target and fields of the request that created the upload, which are sent to the upstream.
     package var head: RequestHead
     package var resourcePath: String
-    /// The client's address, for forwarding fields.
+    /// The client's address as reported by the web server, for forwarding fields.
     package let remoteAddress: String?
     package var scheme: String?
     package var created: WallTime
     /// Whether a delivery may be retried if its outcome is unknown (RFC 9110 §9.2.2).
     package var isRepeatable: Bool
     package var promise: UploadPromise
-    /// Derived from `head`; stored because every request needs it.
+    /// The kind of upload derived from `head`; stored because every request needs it.
     package let kind: UploadKind
 
     /// The owner from either source, for events, lists and forms; nil if unknown.
@@ -101,18 +101,18 @@ package enum Queue: String, Sendable, CaseIterable {
 package struct UploadSummary: Sendable, Equatable {
     package var id: UploadID
     package var queue: Queue
-    /// Nil if the record cannot be read.
+    /// The properties fixed at creation, or nil if the record cannot be read.
     package var creation: UploadCreation?
     /// The sequence number of the newest state, or 0 if none can be read.
     package var sequence: UInt64
     package var offset: Int64
     package var length: Int64?
     package var lastActivity: WallTime
-    /// The number of bytes occupied on the disk.
+    /// The number of bytes that the upload occupies on the disk.
     package var diskUsage: Int64
     package var attempts: Int
     package var reason: String?
-    /// The due time of the next or current attempt, if any.
+    /// The time at which the next or current attempt is or was due, or nil if the upload is not queued.
     package var nextAttempt: WallTime?
     /// The time of the completion or the last requeue, or nil if the upload is incomplete.
     package var completeSince: WallTime?

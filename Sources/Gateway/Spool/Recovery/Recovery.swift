@@ -11,7 +11,7 @@ package import SpoolgateUploadProtocol
 package struct Recovery: Sendable, Equatable {
     /// The number of uploads in delivery when a process crashed, and now deferred or held.
     package var interrupted = 0
-    /// The number of removed data files without a record and incomplete records.
+    /// The number of removed files that belonged to no upload: data files without a record, and incomplete records.
     package var orphans = 0
     /// The number of uploads moved to `corrupt`.
     package var corrupt = 0
@@ -20,7 +20,7 @@ package struct Recovery: Sendable, Equatable {
     package var forgotten = 0
     /// The number of uploads and directories that a disk error kept from being read or repaired.
     package var failed = 0
-    /// The number of uploads, excluding those in `corrupt`.
+    /// The number of uploads in the spool, excluding those in `corrupt`.
     package var uploads = 0
     /// The uploads that were locked or could not be repaired; pass them to `recoverAgain(_:_:)`.
     package var skipped: [UploadID] = []
@@ -70,7 +70,10 @@ extension Spool {
 
     /// Checks the uploads that an earlier recovery skipped, and repairs them if possible.
     ///
-    /// `note` is not called for an upload that still cannot be repaired; the result's `skipped` contains it.
+    /// - Parameters:
+    ///   - skipped: the uploads in `Recovery.skipped`.
+    ///   - note: called with each finding; not called for an upload that still cannot be repaired.
+    /// - Returns: the results; `skipped` contains the uploads that were skipped again.
     package func recoverAgain(
         _ skipped: [UploadID],
         _ note: (Recovery.Finding) -> Void = { _ in }
@@ -180,9 +183,13 @@ extension Spool {
 
     // MARK: Files of no upload
 
-    /// Removes data files without a record that have not changed since `limit`; other processes may be using the spool.
+    /// Removes data files without a record; other processes may be using the spool.
     ///
-    /// `note` is called with each such file; a dry run removes none.
+    /// - Parameters:
+    ///   - limit: the time since which a removed file has not changed; files changed later are kept.
+    ///   - isDryRun: whether to call `note` without removing the files.
+    ///   - note: called with each such file.
+    /// - Throws: `.disk` if the spool could not be read, or a file could not be removed.
     package func removeOrphans(
         unchangedSince limit: WallTime,
         isDryRun: Bool,

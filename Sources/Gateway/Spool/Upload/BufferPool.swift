@@ -8,7 +8,10 @@ package final class BufferPool: Sendable {
     private static let capacity = 1 << 20
     private static let most = 16
 
-    /// Safe to pass between threads: its last user kept no reference.
+    /// An unused buffer in the pool.
+    ///
+    /// Safe to pass between threads: it is used only after it was taken out of the pool, and its last user kept no
+    /// reference.
     private struct Parked: @unchecked Sendable {
         let buffer: ContentBuffer
     }

@@ -325,7 +325,7 @@ package final class ContentFile {
         memory = []
     }
 
-    /// Returns whether there was a data file.
+    /// Closes and removes the data file, if there is one; returns whether a file was removed.
     @discardableResult
     func remove() throws(SystemError) -> Bool {
         dropMemory()

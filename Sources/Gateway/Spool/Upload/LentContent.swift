@@ -81,8 +81,12 @@ extension ContentFile {
         return found > size
     }
 
-    /// Ends the loan as `Upload.takeBack(_:errno:until:)` does.
+    /// Ends the loan after the web server has closed the file.
     ///
+    /// - Parameters:
+    ///   - count: the number of bytes that the web server has added in total, or nil to count all bytes in the file.
+    ///   - deadline: when to stop waiting for the web server.
+    /// - Returns: false if the web server still has the file open.
     /// - Throws: `.disk`; `.contradiction` if the data file is missing.
     func takeBack(_ count: Int64?, until deadline: Deadline) throws(SpoolError) -> Bool {
         guard let loan else { return true }

@@ -37,7 +37,7 @@ package final class Upload {
     package var offset: Int64 { content.size }
     package var lastActivity: WallTime { record.lastActivity }
 
-    /// An upload without a record ends with its request.
+    /// Whether the upload has a record; an upload without one ends with its request.
     package var isRecorded: Bool { record.isThere }
 
     var id: UploadID { creation.id }
@@ -63,8 +63,9 @@ package final class Upload {
     /// Content without an acknowledged offset may stay in memory until `sync()`, `unlock()` or the end of an attempt;
     /// other content survives a crash on return.
     ///
-    /// - Throws: `.full`, `.noSpace` or `.overQuota`; `.busy` after `unlock()`. Bytes written before the error are kept
-    ///   and counted in `state.offset`.
+    /// - Throws: `.full` if less than the reserve would stay free, `.noSpace` if the disk is full, `.overQuota` if the
+    ///   quota would be exceeded; `.busy` after `unlock()`. Bytes that were written before the error are kept and
+    ///   counted in `state.offset`.
     package func append(_ bytes: RawSpan) throws(SpoolError) {
         guard isReceiving else { return try require(queue == .incoming) }
         try content.append(bytes)
@@ -155,7 +156,8 @@ package final class Upload {
         }
     }
 
-    /// The offset that `sync()` makes durable; excludes content that is not verified.
+    /// The offset that `sync()` makes durable and that may then be acknowledged; excludes content that was not
+    /// verified.
     package var durableOffset: Int64 { min(record.state.verified ?? .max, content.size) }
 
     /// Sets the length of the complete content.
@@ -193,7 +195,9 @@ package final class Upload {
         lock?.isReleaseRequested(until: .after(.zero)) ?? false
     }
 
-    /// Makes newer requests wait for the final response instead of requesting a release.
+    /// Makes newer requests wait for the final response instead of requesting the release of this upload.
+    ///
+    /// Also called before the checks that precede an attempt.
     package func awaitFinalResponse() { lock?.setDelivering() }
 
     /// Unlocks the upload for the next request.
@@ -235,7 +239,9 @@ package final class Upload {
         }
     }
 
-    /// Moves content from memory to the data file, to which later content is written directly.
+    /// Writes content that is in memory to the data file.
+    ///
+    /// Later content is then written to the file directly. If there is no content, no file is created.
     package func store() throws(SpoolError) {
         if content.size > 0, queue != .hold || content.data != nil { try content.openedData() }
     }

@@ -70,7 +70,11 @@ final class RecordFile {
 
     // MARK: Reading
 
-    /// `status` was read after the file was locked.
+    /// Reads the record; `believe(_:_:)` then adopts it.
+    ///
+    /// - Parameter status: the file's status, read after it was locked.
+    /// - Returns: the record, or why it is unreadable.
+    /// - Throws: `.disk`.
     func read(_ status: FileStatus) throws(SpoolError) -> Result<LoadedRecord, UnreadableRecord> {
         // A file system in user space may not report another host's writes: data cached before the lock may be old.
         if spool.isShared { try? open().descriptor.forgetCached() }

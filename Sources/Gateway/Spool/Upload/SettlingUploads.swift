@@ -7,6 +7,8 @@
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
+/// The uploads with a file that is too short.
+///
 /// Thread-safe.
 final class SettlingUploads: Sendable {
     private let time: Duration

@@ -8,15 +8,18 @@ extension Upload {
     /// The maximum number of bytes that stay in the receiving buffer; larger content is moved to a file.
     package static let mostInBuffer = 128 << 10
 
-    /// Keeps the buffer with all content until `unlock()` returns it to the pool.
+    /// Keeps the buffer that has received all content of an upload without a record; `unlock()` returns it to the pool.
     package func keep(_ buffer: ContentBuffer) { content.keep(buffer) }
 }
 
 extension Spool {
-    /// Creates an empty upload without a record, which exists only during its request.
+    /// Creates an upload without a record, which exists only during its request.
     ///
-    /// - Throws: `.full`, `.fewFiles` or `.overQuota` if `expected` bytes of content need a file and there is no room
-    ///   for it.
+    /// - Parameters:
+    ///   - creation: the properties of the upload.
+    ///   - expected: the number of bytes of content that are expected, as far as known.
+    /// - Returns: the upload, empty.
+    /// - Throws: `.full`, `.fewFiles` or `.overQuota` if the content needs a file and there is no room for it.
     package func createUnrecorded(
         _ creation: consuming UploadCreation,
         expecting expected: Int64

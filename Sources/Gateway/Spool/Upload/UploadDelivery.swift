@@ -28,17 +28,23 @@ extension Upload {
         awaitFinalResponse()
     }
 
-    /// Starts another attempt after one without any effect on the upstream, as durably as `beginAttempt`.
+    /// Starts another attempt after the current one failed without any effect on the upstream.
+    ///
+    /// The upload stays in `active`. The start of the attempt is durable under the same conditions as in
+    /// `beginAttempt`.
     package func beginNextAttempt() throws(SpoolError) {
         try require(queue == .active)
         let isDurable = record.state.then == .hold && isPromised
         try record.write(durably: isDurable) { $0.attempts += 1 }
     }
 
-    /// Reads content from the offset `position` on.
+    /// Reads content to be sent to the upstream.
     ///
-    /// - Returns: the number of bytes, less than the size of `buffer` only at the end of the content.
-    /// - Throws: `.disk`.
+    /// - Parameters:
+    ///   - buffer: receives the bytes, starting at its beginning.
+    ///   - position: the offset in the content to read from.
+    /// - Returns: the number of bytes read, which is less than the size of `buffer` only at the end of the content.
+    /// - Throws: `.disk` if the content cannot be read.
     package func read(
         into buffer: UnsafeMutableRawBufferPointer,
         at position: Int64
@@ -47,12 +53,13 @@ extension Upload {
         return try content.read(into: buffer, at: position)
     }
 
-    /// The descriptor of the data file; nil while the content is in memory.
+    /// The descriptor of the data file, for delivery by a link or a copy; nil while the content is in memory.
     package var dataFile: Int32? { content.data?.descriptor.number }
 
     /// Calls `body` with the path of the data file; other programs can open the file until `body` returns.
     ///
-    /// - Throws: also `.disk`, or `.full` or `.overQuota` if an upload without a record has no room for a file.
+    /// - Throws: the error of `body`; `.disk` if the content cannot be written to the file; `.full` or `.overQuota` if
+    ///   an upload without a record needs a file and there is no room for it.
     package func withDataPath<R>(
         _ body: (String) throws(SpoolError) -> R
     ) throws(SpoolError) -> R {

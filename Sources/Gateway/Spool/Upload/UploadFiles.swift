@@ -209,7 +209,7 @@ struct UploadFiles {
 
     // MARK: Comparing
 
-    /// Compares only the properties that can change.
+    /// Returns whether the upload has not changed since it was listed; the properties fixed at creation need no check.
     func isUnchanged(since earlier: UploadSummary) throws(SystemError) -> Bool {
         let file = try record.open()
         let status = try file.status()

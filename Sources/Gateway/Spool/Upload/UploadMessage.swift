@@ -27,9 +27,9 @@ extension Upload {
         try record.write { $0.verified = nil }
     }
 
-    /// Discards the content appended since `beginUnverified()`.
+    /// Discards the content appended since `beginUnverified()`, if there is any.
     ///
-    /// - Throws: `.disk`; the next lock then discards the content.
+    /// - Throws: `.disk` if that failed; the content is then discarded when the upload is next locked.
     package func discardUnverified() throws(SpoolError) {
         guard let verified = record.state.verified else { return }
         try require(queue == .incoming)

@@ -15,7 +15,7 @@ extension Upload {
     package var holdCause: HoldCause? { record.state.cause }
     package var reason: String? { record.state.reason }
 
-    /// What a deferred upload waits for.
+    /// What a deferred upload waits for, and until when.
     package enum Waiting {
         /// The time of the next attempt.
         case queue(WallTime)
@@ -25,10 +25,14 @@ extension Upload {
 
     package var lacksCredentials: Bool { queue == .deferred && record.state.status == 401 }
 
-    /// Moves a complete upload to `deferred`, or changes the time of a deferred upload.
+    /// Moves the upload from `incoming` or `active` to `deferred`, or changes the time of a deferred upload.
     ///
+    /// The upload is complete and its content is kept, but no attempt could start, or the upstream did not accept it.
     /// On return, the change survives a crash; it survives a power failure only after the next `sync()`.
     ///
+    /// - Parameters:
+    ///   - reason: why the upload was not delivered, for people.
+    ///   - waiting: what the upload waits for, and until when.
     /// - Throws: `.disk`; the state is unchanged then.
     package func postpone(reason: String?, _ waiting: Waiting) throws(SpoolError) {
         try require([.incoming, .active, .deferred].contains(queue))
@@ -44,12 +48,16 @@ extension Upload {
         }
     }
 
-    /// Moves the upload to `hold`, where it waits for an operator; durable on return.
+    /// Moves the upload from `incoming`, `active` or `deferred` to `hold`, where it waits for an operator.
     ///
-    /// Content that cannot be made durable is lost, and `state.offset` is then less than the length. `response` is the
-    /// upstream's final response if that is the cause.
+    /// The change is durable on return. Content that cannot be made durable is lost then, and `state.offset` is less
+    /// than the length.
     ///
-    /// - Throws: `.disk`; the next lock then completes the change.
+    /// - Parameters:
+    ///   - cause: why the upload needs an operator.
+    ///   - reason: an explanation for people.
+    ///   - response: the upstream's final response if that is the cause, otherwise nil.
+    /// - Throws: `.disk`; the change is then completed when the upload is next locked.
     package func hold(
         _ cause: HoldCause,
         reason: String,

@@ -42,7 +42,9 @@ extension Upload {
         try finish(with: StoredResponse(head: head, content: nil))
     }
 
-    /// Appends another upload's content, sharing its blocks on the disk if the file system can.
+    /// Appends the content of another upload, sharing its blocks on the disk if the file system can.
+    ///
+    /// - Throws: the errors of `append(_:)`.
     package func append(contentOf part: Upload) throws(SpoolError) {
         try require(queue == .incoming)
         try content.append(contentOf: part.content)

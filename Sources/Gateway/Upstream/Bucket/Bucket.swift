@@ -112,10 +112,13 @@ extension BucketAddress {
         style == .virtualHost ? "/" : "/\(PercentText.encode(name))"
     }
 
-    /// Lists objects, and returns the error that would prevent uploads, as a sentence with the fix; nil if there is
-    /// none.
+    /// Sends the store a signed request to list objects, and returns the error that would prevent uploads.
     ///
-    /// The key need not permit listing: a store that denies only the listing has verified the key's signature.
+    /// The key need not permit listing: a store that denies only the listing knows the key and has verified its
+    /// signature.
+    ///
+    /// - Parameter settings: the settings of the upstream.
+    /// - Returns: one sentence that ends with the fix; nil if no error was found.
     package func fault(_ settings: UpstreamSettings) -> String? {
         let key: AccessKey
         do throws(AccessKeyFault) { key = try settings.bucket.accessKey } catch {

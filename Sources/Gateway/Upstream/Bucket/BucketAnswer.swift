@@ -13,6 +13,8 @@ struct NotStored: Error {
     let outcome: AttemptOutcome
 }
 
+/// Receives the response to one request, with its content up to a cap.
+///
 /// Not thread-safe.
 final class BucketAnswer: ResponseSink {
     private(set) var head: ResponseHead?
@@ -60,7 +62,7 @@ final class BucketAnswer: ResponseSink {
         return found.isEmpty || found.contains("&") ? nil : String(found)
     }
 
-    /// The code in an error document.
+    /// The code in an error document; nil if the response is not an error document.
     var error: String? {
         guard String(decoding: content, as: UTF8.self).contains("<Error") else { return nil }
         return element("Code").flatMap { code in

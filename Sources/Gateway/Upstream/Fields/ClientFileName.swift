@@ -24,7 +24,9 @@ package struct ClientFileName: Sendable, Equatable {
             .compactMap { $0.flatMap(Self.lastPart) }.first ?? Self.unnamed
     }
 
-    /// The name for people and forms: UTF-8 without control characters, shortened before its extension to 255 bytes.
+    /// The name to show to people and to use in forms: UTF-8 without control characters, at most 255 bytes.
+    ///
+    /// A longer name is shortened before its extension.
     package var text: String {
         let name = printable
         if ["", ".", ".."].contains(name) { return Self.unnamed }
@@ -44,7 +46,11 @@ package struct ClientFileName: Sendable, Equatable {
         Self.fit(printable, to: limit)
     }
 
-    /// Calls `body` with the stored name, and again with `harmless` if the file system refuses that name.
+    /// Calls `body` with the stored name, and once more with `harmless` if the file system refuses the first name.
+    ///
+    /// - Parameter body: creates the files under the name that it receives.
+    /// - Returns: the result of `body`.
+    /// - Throws: the errors of `body`.
     package func storing<R>(_ body: (String) throws -> R) throws -> R {
         let name = stored()
         do {
@@ -169,7 +175,8 @@ private struct Disposition {
         return nil
     }
 
-    /// Decodes `charset'language'value` (RFC 8187 §3.2).
+    /// Decodes `charset'language'value` (RFC 8187 §3.2); returns nil for character sets other than UTF-8 and
+    /// ISO-8859-1.
     private static func extended(_ value: [UInt8]) -> String? {
         let parts = value.split(
             separator: UInt8(ascii: "'"),

@@ -5,7 +5,7 @@
 
 package import HTTPTypes
 
-/// The operator's rules for request fields.
+/// The operator's rules for the fields of requests to the upstream.
 package struct FieldPolicy: Sendable, Equatable {
     /// Which fields identify the client to the upstream.
     package enum Forwarding: String, Sendable, CaseIterable {

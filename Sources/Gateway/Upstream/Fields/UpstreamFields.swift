@@ -9,11 +9,19 @@ package import SpoolgateUploadProtocol
 
 /// The rules for the fields that pass between client and upstream.
 package enum UpstreamFields {
-    /// The client's fields for the request that delivers an upload; `finish` adds the operator's own.
+    /// The client's fields for the request that delivers an upload.
     ///
     /// Protocol fields, connection fields and message framing are left out (RFC 9110 §7.6.1), as are fields that
-    /// `policy` excludes. Only credentials come from `completing`. If `isWhole` is true, the creation's message
-    /// contained the whole representation, and its `Content-Digest` still applies (RFC 9530 §2).
+    /// `policy` excludes. `finish` adds the operator's own fields.
+    ///
+    /// - Parameters:
+    ///   - creation: the fields of the creation, as received or as returned by `recorded`.
+    ///   - completing: the fields of the request that completed the upload, used only for credentials; nil if there is
+    ///     none.
+    ///   - isWhole: true if the creation's message contained the whole representation, so that its `Content-Digest`
+    ///     still applies (RFC 9530 §2).
+    ///   - policy: the operator's rules.
+    /// - Returns: the fields to send, in the order received.
     package static func delivered(
         _ creation: HTTPFields,
         completing: HTTPFields? = nil,
@@ -53,10 +61,16 @@ package enum UpstreamFields {
             ? creation : creation.filter { !policy.credentialFields.contains($0.name) }
     }
 
-    /// The credentials of a completing request to store for later attempts.
+    /// The credentials of a completing request that the delivery uses, and that must be stored for later attempts.
     ///
-    /// If `policy` uses the creation's credentials, which may have expired, the completing request's replace them if
-    /// they have the same field names and schemes. No others are added, and those set by the authorizer stay.
+    /// If `policy` uses the creation's credentials, they may have expired. The completing request's credentials replace
+    /// them if they have the same field names and schemes. No others are added, and those set by the authorizer stay.
+    ///
+    /// - Parameters:
+    ///   - completing: the fields of the completing request.
+    ///   - creation: the fields of the creation, as recorded.
+    ///   - policy: the operator's rules.
+    /// - Returns: the credentials; empty if none need to be stored.
     package static func keptOfCompletion(
         _ completing: HTTPFields,
         of creation: HTTPFields,

@@ -88,7 +88,7 @@ final class AttemptReasons {
             + "server is slow to respond"
     }
 
-    /// As in `60s (timeouts.stall)`.
+    /// A timeout with the setting that it comes from: `60s (timeouts.stall)`.
     private func timeout(_ duration: Duration, _ name: String) -> String {
         let setting = settings.hasOneTimeout ? "timeout" : "timeouts.\(name)"
         return "\(DurationText.text(duration)) (\(setting))"

@@ -205,6 +205,10 @@ final class HTTPAttempt: CurlTransfer {
     }
 
     /// Sends a held head, calls the sink and checks the timeouts.
+    ///
+    /// Called after every step of libcurl and at least once a second.
+    ///
+    /// Returns false if the attempt must end.
     func watchProgress(downloaded: Int64, uploaded: Int64) -> Bool {
         guard starts > 0 else { return true }
         isPerforming = true
@@ -286,7 +290,9 @@ final class HTTPAttempt: CurlTransfer {
 
     var awaitsAnswer: Bool { starts > 0 && !reading.hasFinalHead && !isSecure }
 
-    /// Needed because libcurl stops reading after a failed write.
+    /// Reads the response of an upstream that closed the connection before it read the whole request.
+    ///
+    /// Necessary because libcurl stops reading after a failed write.
     func hearLastWords() {
         guard awaitsAnswer else { return }
         _ = keep(reading.takeWhole(connection.context.lastWords))

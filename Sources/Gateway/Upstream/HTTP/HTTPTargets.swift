@@ -5,7 +5,9 @@
 import SpoolgateCurl
 import SpoolgatePosix
 
-/// Thread-safe; keeps its connections open and reuses them.
+/// The targets of one upstream over HTTP, and the connections to them.
+///
+/// Thread-safe. Keeps its connections open and reuses them.
 final class HTTPTargets: Sendable {
     private let places: [Place]
     private let order: TargetOrder
@@ -32,7 +34,7 @@ final class HTTPTargets: Sendable {
         self.skipped = skipped
     }
 
-    /// As `Upstream.attempt` describes.
+    /// Sends one request to the first target that is reached, as `Upstream.attempt` describes.
     func attempt(_ request: UpstreamRequest, sink: any ResponseSink) -> AttemptOutcome {
         var reasons: [String] = []
         var allTimedOut = true

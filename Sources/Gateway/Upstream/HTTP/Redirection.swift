@@ -6,12 +6,17 @@
 package import HTTPTypes
 import SpoolgateTextFormats
 
-/// Redirects by an upstream (RFC 9110 §15.4).
+/// Redirects by an upstream (RFC 9110 §15.4), and their targets.
 package enum Redirection {
     /// Whether a response requires the client to send the same request, with its content, to another place.
     ///
     /// Status 303 never does. After 301 and 302, clients change a POST to GET, so the response to a POST is the
     /// application's own (RFC 9110 §15.4.2, §15.4.3).
+    ///
+    /// - Parameters:
+    ///   - status: the status of the response.
+    ///   - method: the method of the request.
+    /// - Returns: true if the method and the content must be the same.
     package static func repeatsRequest(status: Int, method: HTTPRequest.Method) -> Bool {
         switch status {
         case 307, 308: true

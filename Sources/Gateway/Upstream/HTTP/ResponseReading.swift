@@ -12,7 +12,7 @@ struct ResponseReading {
     private let reasons: AttemptReasons
     private let sink: any ResponseSink
     private var reader = ResponseHeadReader()
-    /// Includes interim heads.
+    /// The number of complete heads received, including those of interim responses.
     private(set) var headCount = 0
     private(set) var hasFinalHead = false
     /// Whether the final head offers or confirms credentials that authenticate the connection.

@@ -6,7 +6,9 @@ import HTTPTypes
 import SpoolgatePosix
 package import SpoolgateUploadProtocol
 
-/// Keeps a complete response in memory; not thread-safe.
+/// Receives a complete response and keeps it in memory.
+///
+/// Not thread-safe.
 package final class WholeResponse: ResponseSink {
     package private(set) var head: ResponseHead?
     private(set) var content: [UInt8] = []
