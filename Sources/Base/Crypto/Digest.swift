@@ -60,7 +60,7 @@ package final class RunningDigest {
 
 /// HMAC (RFC 2104) with SHA-256.
 package enum HMAC256 {
-    /// Returns the 32-byte code of `bytes`; `key` must not be empty.
+    /// Returns the 32-byte HMAC-SHA-256 of `bytes`; `key` must not be empty.
     package static func code(_ bytes: [UInt8], key: [UInt8]) -> [UInt8] {
         precondition(!key.isEmpty, "an HMAC needs a key")
         var code = [UInt8](repeating: 0, count: 32)

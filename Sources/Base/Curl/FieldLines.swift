@@ -43,7 +43,7 @@ package struct FieldLines: ~Copyable {
         end(start)
     }
 
-    /// Adds a literal line; a name and a colon alone keep libcurl from adding that field.
+    /// Adds a literal line; one that is only a name and a colon keeps libcurl from adding that field.
     package mutating func add(_ line: StaticString) {
         let start = bytes.count
         bytes.put(line)

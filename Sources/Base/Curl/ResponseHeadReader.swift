@@ -125,7 +125,9 @@ package struct ResponseHeadReader {
         return HTTPField(name: name, lenientValue: value)
     }
 
-    /// Returns the length on which all `Content-Length` lines agree, if any (RFC 9110 §8.6).
+    /// Returns the length in `Content-Length` (RFC 9110 §8.6); nil without it, or if `Transfer-Encoding` is present.
+    ///
+    /// Throws an error if a length is malformed or several lengths differ.
     private static func contentLength(_ fields: HTTPFields) throws(Malformed) -> Int64? {
         var length: Int64?
         var fault: Malformed?

@@ -22,7 +22,7 @@ package struct Terminal: Sendable {
     /// Whether this process is in the terminal's foreground process group.
     package var isInFront: Bool { tcgetpgrp(number) == getpgrp() }
 
-    /// Nil if the output is not a terminal or the size is unknown.
+    /// The terminal's size in columns and rows; nil if the output is not a terminal or the size is unknown.
     package var size: Size? {
         var size = winsize()
         guard isThere, ioctl(number, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0,

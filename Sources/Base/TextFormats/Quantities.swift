@@ -11,7 +11,8 @@ package enum ByteSize {
     /// Returns nil for any other text, and if the number does not fit.
     package static func read(_ text: String) -> Int64? { text == "0" ? 0 : units.read(text) }
 
-    /// Parses a size like `read`, or as curl(1) does: digits, optionally followed by K, M, G or T (powers of 1024).
+    /// Parses a size in the format of `read` or of curl(1): digits, optionally followed by K, M, G or T (powers of
+    /// 1024).
     ///
     /// Returns nil for any other text, and if the number does not fit.
     package static func readShort(_ text: String) -> Int64? {

@@ -51,7 +51,9 @@ struct BatchCount: Equatable, Sendable {
     }
 }
 
-/// Each job has its own thread; signals arrive on another thread.
+/// The upload of several files in one run of the command.
+///
+/// Each of the concurrent jobs has its own thread; another thread handles signals and pauses the uploads.
 final class BatchJob: Sendable {
     private enum Outcome {
         case accepted(Transfer.Answer)

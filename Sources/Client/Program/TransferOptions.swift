@@ -180,7 +180,7 @@ struct TransferOptions: ParsableArguments {
     }
 }
 
-/// Parses an option with `read`; if that returns nil, throws the text followed by `fault`.
+/// Returns a parser that calls `read`; if that returns nil, its error message is the option's value and `fault`.
 func reading<Value>(
     _ fault: String,
     _ read: @escaping @Sendable (String) -> Value?

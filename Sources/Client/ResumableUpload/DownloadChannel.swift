@@ -45,7 +45,7 @@ final class DownloadChannel: Sendable {
     /// The response whose content passes through the channel; nil before its first bytes.
     var answer: Transfer.Answer? { state.updateQuietly(\.answer) }
 
-    /// The offset of the reader's next byte.
+    /// The offset of the next byte to give to the reader.
     var given: Int64 { state.updateQuietly(\.given) }
 
     // MARK: The download's side

@@ -16,7 +16,7 @@ enum OpenAppends {
     case doubted
     /// The server reports received content.
     case reported
-    /// Open appends do not work, or reports are too rare: each append is sent with its length.
+    /// Open appends fail, or the server's reports of received content are too rare: each append states its length.
     case unusable
 }
 
@@ -28,7 +28,7 @@ private final class OpenAppend {
     private static let reportPatience = Duration.seconds(3)
     /// The append ends after this time without a report: a proxy may buffer the request until then.
     private static let silence = Duration.seconds(10)
-    /// The maximum time that one call waits.
+    /// The maximum time that one call of `give` waits for bytes of the stream.
     private static let look = Duration.milliseconds(20)
 
     private(set) var count: Int64 = 0

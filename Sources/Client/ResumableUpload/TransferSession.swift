@@ -33,7 +33,7 @@ public final class TransferSession: Sendable {
     ///
     /// - Parameters:
     ///   - maximumTransfers: the maximum number of concurrent transfers, each on its own thread and connection; values
-    ///     below 1 mean 1.
+    ///     below 1 are treated as 1.
     ///   - uploadOptions: the default options of uploads.
     ///   - downloadOptions: the default options of downloads.
     public init(

@@ -58,9 +58,10 @@ enum ClientKnowledge: String, CaseIterable {
 ///
 /// `?1` and `?0` are the values of `Upload-Complete` in the response to the client.
 enum AttemptFate: String, CaseIterable {
-    /// The response is final: it is stored and sent with `?1`, and the content is removed.
+    /// The response is final: it is stored and sent with `Upload-Complete: ?1`, and the content is removed.
     case delivered
-    /// The response is stored, and sent with `?1` if a client waits; the content moves to `hold` as `failed`.
+    /// The response is stored, and sent with `Upload-Complete: ?1` if a client waits; the content moves to the queue
+    /// `hold` as `failed`.
     case failed
     /// As `failed`, but in `hold` as `indeterminate`, because the application may have accepted the upload; as
     /// `delivered` if `hold` is full.

@@ -70,7 +70,8 @@ package protocol Exchange: AnyObject {
     @discardableResult
     func send(interim head: ResponseHead) -> Bool
 
-    /// Sends the final response's head; exactly `contentLength` bytes of content must follow, unless it is nil.
+    /// Sends the final response's head; exactly `contentLength` bytes of content must follow, or any number if it is
+    /// nil.
     func send(head: ResponseHead, contentLength: Int64?) throws(ClientGone)
 
     /// Sends a part of the final response's content, after the head.

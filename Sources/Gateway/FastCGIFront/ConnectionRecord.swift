@@ -13,7 +13,7 @@ enum ConnectionRecord {
         RecordHeader.record(RecordType.endRequest, id, [0, 0, 0, 0, 1, 0, 0, 0])
     }
 
-    /// Returns the response to a record; nil if the content is malformed.
+    /// Returns the response to a management record of this type; nil if its content is malformed.
     static func answer(to type: UInt8, _ content: [UInt8]) -> [UInt8]? {
         guard type == RecordType.getValues else {
             return RecordHeader.record(RecordType.unknownType, 0, [type, 0, 0, 0, 0, 0, 0, 0])

@@ -84,7 +84,7 @@ extension FastCGIExchange {
 }
 
 extension RequestHead {
-    /// Whether a request without a length may have content.
+    /// Whether a request with this method may have content although it states no length.
     fileprivate var announcesContent: Bool {
         ![.get, .head, .delete, .options].contains(method)
     }

@@ -24,7 +24,7 @@ package final class FastCGIServer: Sendable {
     package struct Settings: Sendable {
         /// The name of its threads, at most 9 bytes.
         package var name = "fastcgi"
-        /// The number of threads that wait for connections from the start, at least 1.
+        /// The number of threads that wait for connections even without load, at least 1; `start()` starts at least 2.
         ///
         /// After a busy period, up to four times as many remain.
         package var minimumSpare = 16

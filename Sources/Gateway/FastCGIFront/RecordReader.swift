@@ -26,13 +26,13 @@ struct RecordReader {
     private var reports: [LaneReport] = []
 
     enum Lane {
-        /// The gateway; nginx may make an offer before the first content.
+        /// The gateway reads the content; before its first byte, nginx may offer to write it into the spool.
         case none
-        /// Undecided, until the gateway replies to nginx.
+        /// nginx has made the offer, and the gateway has not replied yet.
         case offered
-        /// nginx, until it reports the end.
+        /// nginx writes the content, until it reports the end.
         case granted
-        /// The gateway; no further offer is allowed.
+        /// The gateway reads the content; nginx must not make another offer.
         case over
     }
 

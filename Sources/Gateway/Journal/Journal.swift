@@ -240,7 +240,8 @@ package struct Journal: Sendable {
 
     /// Reports that the inspection or the authorizer refused a complete upload.
     ///
-    /// `status` is that of the client's response; the event contains `told`, unless it is nil, instead of `reason`.
+    /// `status` is the status of the response to the client. The event contains `told` instead of `reason`, unless
+    /// `told` is nil.
     package func refused(
         _ upload: Upload,
         status: Int,

@@ -13,7 +13,7 @@ extension Log {
         write(.error, "FastCGI listener failed") { ["reason": reason] }
     }
 
-    /// Logs that the admin socket is unavailable to commands.
+    /// Logs that the admin socket is unavailable, so that commands cannot reach this process.
     package func adminUnavailable(reason: String) {
         write(.error, "admin socket unavailable") { ["reason": reason] }
     }

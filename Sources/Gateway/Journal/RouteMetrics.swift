@@ -28,7 +28,7 @@ package final class RouteMetrics: Sendable {
         package var label: String { self == .other ? "other" : "\(self)".uppercased() }
     }
 
-    /// The events in the life of an upload that are counted.
+    /// An event in the life of an upload that the metrics count.
     package enum Outcome: Int, Sendable, CaseIterable {
         case created
         /// The upstream sent a final response, with any status.

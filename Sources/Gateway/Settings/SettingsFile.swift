@@ -119,9 +119,9 @@ package enum SettingsFault: Error, Sendable, Equatable, CustomStringConvertible 
 
 /// The value of a key or section in a file or an environment variable.
 struct SettingsValue {
-    /// The name of the file or variable, for errors.
+    /// The name of the file or environment variable, for error messages.
     let file: String
-    /// The dotted key, such as `limits.max-size`, for errors; empty for the whole file.
+    /// The dotted key, such as `limits.max-size`, for error messages; empty for the whole file.
     let name: String
     let node: YAMLNode
     /// Whether errors state a line and column; false in an environment variable.

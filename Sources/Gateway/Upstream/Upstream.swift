@@ -54,7 +54,7 @@ extension UpstreamContent {
     }
 }
 
-/// One regular request to the upstream.
+/// One request to the upstream: a delivery, a pass-through, or one of the gateway's own.
 package struct UpstreamRequest {
     package var method: HTTPRequest.Method
     /// The request target as the client sent it.
@@ -145,8 +145,8 @@ package final class Upstream: Sendable {
     ///
     /// - Parameters:
     ///   - settings: the settings, with at least one target; a directory or a bucket must be the only one.
-    ///   - skipped: called with the reasons, in one sentence, each time an attempt reached a target only after others
-    ///     failed.
+    ///   - skipped: called each time an attempt reached a target only after others failed; its argument gives the
+    ///     reasons in one sentence.
     package init(
         _ settings: UpstreamSettings,
         skipped: @escaping @Sendable (String) -> Void = { _ in }

@@ -67,6 +67,8 @@ package final class ClientTransfer: CurlTransfer {
     }
 
     /// Sends the request; blocks until the response is complete or the transfer has failed.
+    ///
+    /// Call it only once. If the transfer failed, `fault` is then the reason.
     package func run() {
         start = .now
         defer { end = .now }

@@ -10,7 +10,7 @@ import SpoolgateTextFormats
 package struct ResponseBuilder: ResponseWording {
     package var dialect: Dialect
     package var limits: UploadLimits
-    /// Whether the upload's creation announced more content in later requests.
+    /// Whether the upload's creation announced that more content would follow in later requests.
     private var isSegmented = false
 
     /// Creates a builder for one request.
@@ -136,8 +136,8 @@ package struct ResponseBuilder: ResponseWording {
 
     /// Adds the limits to the upstream's response to OPTIONS on a target resource.
     ///
-    /// 501 and 405 become 200, because this target can create uploads (draft-12 §4.1.4); the caller must not relay the
-    /// upstream's content then.
+    /// A status of 501 or 405 becomes 200, because this target can create uploads (draft-12 §4.1.4); the caller must
+    /// then not relay the upstream's content. Responses with other errors are returned unchanged.
     package func options(_ upstream: ResponseHead) -> ResponseHead {
         var head = upstream
         switch upstream.status.code {

@@ -20,7 +20,7 @@ package struct UploadID: Hashable, Sendable, CustomStringConvertible {
         self.init(bytes: text.utf8)
     }
 
-    /// Parses the bytes of the 26-character form; nil for any others.
+    /// Parses the 26-character form from its bytes; returns nil for any other bytes.
     package init?(bytes: some Collection<UInt8>) {
         var (high, low): (UInt64, UInt64) = (0, 0)
         var count = 0

@@ -303,7 +303,9 @@ extension RequestHead {
         return [count, range.length].compactMap { $0 }.max()
     }
 
-    /// Whether the upstream may treat the request as an upload: POST, PUT or PATCH in any letter case, or an override.
+    /// Whether the upstream may treat the request as an upload.
+    ///
+    /// The method, or a field that overrides it, is POST, PUT or PATCH in any letter case.
     package var mayBeUpload: Bool {
         let methods = UploadRequest.uploadMethods
         return methods.contains(method)

@@ -129,6 +129,6 @@ extension HTTPField.Name {
     package static let contentDigest = HTTPField.Name.made("Content-Digest")
     /// `Repr-Digest`, a Dictionary of Byte Sequences (RFC 9530 §3).
     package static let reprDigest = HTTPField.Name.made("Repr-Digest")
-    /// `Want-Repr-Digest`, a Dictionary of Integers (RFC 9530 §4).
+    /// `Want-Repr-Digest`, a Dictionary of Integers from 0 to 10: preferences for algorithms (RFC 9530 §4).
     package static let wantReprDigest = HTTPField.Name.made("Want-Repr-Digest")
 }

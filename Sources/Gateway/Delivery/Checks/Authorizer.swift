@@ -202,7 +202,9 @@ extension Grant {
         FieldPolicy.name(text).flatMap { $0.canonicalName.hasPrefix("spoolgate-") ? nil : $0 }
     }
 
-    /// Returns the fields of a request to the upstream with the grant's fields, and with a list of its credentials.
+    /// Returns `fields` with the grant's fields in place of those with the same names; an empty value removes a field.
+    ///
+    /// `UpstreamFields.setNames` is set to the names of those of the grant's fields that contain credentials.
     package func applied(to fields: HTTPFields, _ policy: FieldPolicy) -> HTTPFields {
         var applied = fields
         for field in self.fields { applied[field.name] = nil }

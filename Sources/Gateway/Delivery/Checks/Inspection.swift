@@ -36,7 +36,7 @@ package final class Inspection: Sendable {
     private let times: Histograms<String>
     /// How long a command may take to exit after SIGTERM before it is killed.
     private static let grace = Duration.seconds(5)
-    /// The maximum number of bytes of a command's output.
+    /// The maximum number of bytes kept of each output of a command; the rest is discarded.
     private static let messageLimit = 4 << 10
     private static let step = Duration.milliseconds(500)
 

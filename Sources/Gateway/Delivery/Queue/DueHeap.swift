@@ -65,7 +65,7 @@ struct DueUploads {
         cut.insert(route)
     }
 
-    /// Adds the selected uploads to a queue, and reports the routes that have more.
+    /// Adds the earliest uploads of each route to `queue`, and records there which routes have more.
     mutating func addAll(to queue: DeliveryQueue) {
         for route in entries.keys { keepEarliest(of: route) }
         for entry in entries.values.joined() {

@@ -19,7 +19,7 @@ struct ReadyUploads {
     /// Whether a client with ready uploads may use another slot.
     func fits(in room: SlotShares.Room) -> Bool { turns.contains { room.admits($0) } }
 
-    /// Removes and returns the first upload of the next client that may use another slot.
+    /// Removes and returns the first upload of the next client that may use another slot; nil if no client may.
     mutating func popFirst(fitting room: SlotShares.Room) -> (id: UploadID, client: ClientName)? {
         // Few clients lack room: each of them would hold at least two slots.
         guard let turn = turns.firstIndex(where: { room.admits($0) }) else { return nil }

@@ -44,7 +44,7 @@ struct SlotShares {
 
     func taken(ofRoute route: String) -> Int { routes[route]?.taken ?? 0 }
 
-    /// The slots that a target and a route may still take, at least 1 each.
+    /// The numbers of slots that a target and a route may still take, each at least 1.
     struct Room {
         fileprivate let target: Share?
         fileprivate let ofTarget: Int

@@ -124,7 +124,7 @@ struct SpeedSeen: Seen, Sendable, Equatable {
     var runs: [Run]
     var roundTrip: Duration
 
-    /// A small HTTP/2 window does not limit the measured speed below this round-trip time.
+    /// The round-trip time below which a small HTTP/2 window does not limit the measured speed.
     private static let shortTrip = Duration.milliseconds(10)
     /// The HTTP/2 window that the shipped files set, in bytes.
     private static let window = 1_048_576.0

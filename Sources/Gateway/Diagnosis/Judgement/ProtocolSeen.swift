@@ -160,7 +160,7 @@ struct NodesSeen: Seen, Sendable, Equatable {
     var check: String { "nodes" }
     /// The nodes that received the probe's uploads.
     var names: Set<String>
-    /// The nodes for which a request reached another node.
+    /// Those of `names` for whose uploads a request reached another node.
     var missed: Set<String>
 
     /// Takes the path of each upload resource and the response to OPTIONS on it.

@@ -11,7 +11,7 @@ package struct NginxLane: Sendable, Equatable {
     var directive: NginxDirective?
     /// Whether nginx buffers content before it passes a request on (`fastcgi_request_buffering`).
     var isBuffering = false
-    /// Whether nginx connects over a unix socket, so that the gateway can pass it a file.
+    /// Whether nginx may connect over a unix socket, so that the gateway can pass it a file descriptor.
     var passesFiles = true
     /// Whether nginx's files load or use `ngx_http_interim_module`.
     var hasModule = true

@@ -138,7 +138,7 @@ struct NginxListen: Equatable {
     /// Whether the address is IPv6: `80` and `[::]:80` are two sockets.
     private let isSix: Bool
 
-    /// Parses `80`, `192.0.2.1:80`, `[::1]:80`, `*:80`, `192.0.2.1` or `unix:…`.
+    /// Parses an address of nginx's `listen`: `80`, `192.0.2.1:80`, `[::1]:80`, `*:80`, `192.0.2.1` or `unix:…`.
     init(_ text: String) {
         isSix = text.hasPrefix("[")
         guard !text.hasPrefix("unix:") else {

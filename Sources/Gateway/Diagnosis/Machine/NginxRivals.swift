@@ -195,7 +195,7 @@ struct LocationPattern {
         return names.map { folder + $0 }
     }
 
-    /// The words in the expression, with and without letters followed by `?`.
+    /// The words in the regular expression, both with and without its optional letters (`x?`).
     private var words: [String] {
         let without = text.replacing(/\w\?/, with: "")
         return [text.replacing("?", with: ""), without].flatMap { text in

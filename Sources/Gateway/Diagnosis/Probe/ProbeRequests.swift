@@ -14,7 +14,7 @@ struct ProbeUpload: Equatable {
     var location: String
     /// The fields that each further request must contain.
     var fields: HTTPFields
-    /// Whether the upload was created without the fields of the options.
+    /// Whether the upload was created without the fields given as options of the command, such as a login.
     var isAnonymous = false
 }
 

@@ -99,7 +99,7 @@ extension Request {
         )
     }
 
-    /// A new upload with an upload resource, without the fields that a record must not contain.
+    /// Returns a new upload that has an upload resource, without the request fields that a record must not contain.
     func newResource() -> UploadCreation {
         var creation = newUpload()
         creation.resourcePath = route.resources.path(

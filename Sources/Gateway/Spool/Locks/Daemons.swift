@@ -155,7 +155,7 @@ extension Spool {
 
     // MARK: Waking
 
-    /// Tells all daemons to check the queue; if this fails, they find the change in their next regular queue run.
+    /// Tells all daemons to check the queue; if this fails, they detect the change at their next regular queue run.
     func wake() { try? writeWakeFile() }
 
     /// Tells all daemons to check the queue; they do so within a second.

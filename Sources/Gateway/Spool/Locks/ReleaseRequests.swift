@@ -9,8 +9,8 @@ import SpoolgateUploadProtocol
 extension Spool {
     /// Makes this process release the uploads that requests in other processes are waiting for.
     ///
-    /// Call this several times a second. It makes no system calls while this process is not receiving any upload, and
-    /// three while it is receiving but no other process is waiting. An upload that is being delivered is not affected;
+    /// Call this several times a second. It makes no system calls if this process is receiving no uploads, and only
+    /// three if it is receiving some but no other process is waiting. An upload that is being delivered is not affected;
     /// the other process waits for it.
     ///
     /// - Throws: `.disk` if the file `format` cannot be read.

@@ -216,7 +216,7 @@ struct UploadLock {
         }
     }
 
-    /// Lets waiting requests decide whether they may use the upload.
+    /// Sets the creation by which waiting requests decide whether they may use the upload.
     func setCreation(_ creation: UploadCreation) {
         locks.change(id) { _ in entry.creation = creation }
     }

@@ -21,7 +21,7 @@ package struct SpoolFigures: Sendable, Equatable {
 extension Spool {
     private static let purgeFile = "purged"
 
-    /// Records, for monitoring, that expired uploads were removed now; a failed write changes nothing.
+    /// Records, for monitoring, that expired uploads have just been removed; errors of the write are ignored.
     package func notePurge() {
         try? layout.replace(Self.purgeFile, with: "\(clock.now.seconds)\n", on: disk)
     }

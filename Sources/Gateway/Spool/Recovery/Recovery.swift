@@ -9,7 +9,7 @@ package import SpoolgateUploadProtocol
 
 /// The results of checking and repairing the uploads of a spool.
 package struct Recovery: Sendable, Equatable {
-    /// The number of uploads in delivery when a process crashed, and now deferred or held.
+    /// The number of uploads that were in delivery when a process crashed, and are now deferred or held.
     package var interrupted = 0
     /// The number of removed files that belonged to no upload: data files without a record, and incomplete records.
     package var orphans = 0

@@ -58,7 +58,7 @@ package final class ContentFile {
 
     var path: String { directory.path(of: name.data) }
 
-    /// Discards content in memory, closes the data file and releases the kernel's lock.
+    /// Discards content that is only in memory, and closes the data file, which releases the kernel's lock on it.
     func close() {
         dropMemory()
         // The web server may still write as many bytes.

@@ -23,7 +23,7 @@ final class RecordFile {
 
     private let spool: Spool
     private let name: FileName
-    /// The file whose lock protects the upload; nil if missing or closed.
+    /// The record file, whose lock protects the upload; nil for an upload without a record, and after `close()`.
     private var file: OpenFile?
     /// Whether the newest state is in a slot for uploads with a durable offset.
     private var usesPromisedSlots = false

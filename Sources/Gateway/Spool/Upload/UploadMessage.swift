@@ -55,7 +55,9 @@ extension Upload {
         try record.write { $0.completion = extent }
     }
 
-    /// Returns the stored fields of the completing request; nil if missing or damaged by a crash.
+    /// Returns the stored fields of the completing request.
+    ///
+    /// They are nil if they are missing or were damaged by a crash, and after the upload was unlocked.
     package func completion() throws(SpoolError) -> HTTPFields? {
         try isUnlocked ? nil : record.completion()
     }

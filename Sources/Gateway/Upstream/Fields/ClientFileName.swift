@@ -135,7 +135,7 @@ package struct ClientFileName: Sendable, Equatable {
 private struct Disposition {
     private(set) var fileName: String?
 
-    /// Reads the parameters up to the first one that is malformed.
+    /// Reads the parameters of a `Content-Disposition` value, up to the first malformed one.
     init(_ value: String) {
         var plain: String?
         var rest = Array(value.utf8)[...]
