@@ -6,7 +6,7 @@ import CSpoolgateOpenSSL
 
 /// The algorithms for digests of content (FIPS 180-4).
 package enum DigestFunction: String, Sendable, CaseIterable {
-    /// Only protects against transmission errors.
+    /// SHA-1, which only protects against transmission errors.
     case sha1 = "SHA1"
     case sha256 = "SHA256"
     case sha512 = "SHA512"
@@ -14,7 +14,7 @@ package enum DigestFunction: String, Sendable, CaseIterable {
     /// The length of a digest of this algorithm in bytes.
     package var length: Int { Int(EVP_MD_get_size(method)) }
 
-    /// OpenSSL's method tables; not isolated, because they are written once, before their first use.
+    /// OpenSSL's method tables; not isolated, because the tables are written once, before their first use.
     private nonisolated(unsafe) static let fetched = Dictionary(
         uniqueKeysWithValues: allCases.map { ($0, EVP_MD_fetch(nil, $0.rawValue, nil)) }
     )
@@ -22,7 +22,9 @@ package enum DigestFunction: String, Sendable, CaseIterable {
     var method: OpaquePointer? { Self.fetched[self] ?? nil }
 }
 
-/// The digest of content in parts; used by one thread.
+/// The digest of content that arrives in parts.
+///
+/// Only one thread may use the digest.
 package final class RunningDigest {
     private let context: OpaquePointer
     private let function: DigestFunction

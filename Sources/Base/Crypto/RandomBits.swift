@@ -10,6 +10,6 @@ package enum RandomBits {
         return generator.next()
     }
 
-    /// Returns 128 unpredictable bits in two halves; traps if the system has no randomness.
+    /// Returns 128 unpredictable bits in two halves; traps like `next`.
     package static func pair() -> (high: UInt64, low: UInt64) { (next(), next()) }
 }

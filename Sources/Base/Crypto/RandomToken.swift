@@ -1,4 +1,4 @@
-// Short, unique and unguessable texts.
+// Unguessable texts.
 
 /// Creates random tokens.
 package enum RandomToken {

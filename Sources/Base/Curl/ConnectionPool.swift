@@ -1,4 +1,4 @@
-// Idle handles with their open connections.
+// Pools of idle handles.
 //
 // Invariants: a handle is returned only after a complete exchange, because a failed transfer leaves state that breaks
 // the next one; no lock is held while a handle is closed.
@@ -7,9 +7,11 @@ import SpoolgatePosix
 
 /// The idle libcurl handles of one upstream or one client session, with their open connections.
 ///
-/// The most recently used handle is taken first.
+/// `take` returns the most recently used handle.
 package final class ConnectionPool: Sendable {
-    /// The maximum number of idle handles; a handle returned to a full pool is closed.
+    /// The maximum number of idle handles.
+    ///
+    /// A handle returned to a full pool is closed.
     package static let capacity = 32
     package static let idleTime = Duration.seconds(60)
 
@@ -23,11 +25,11 @@ package final class ConnectionPool: Sendable {
         idle.update { $0.popLast() } ?? CurlConnection()
     }
 
-    /// Returns a handle after a complete exchange, and closes pooled handles that were idle for `idleTime`.
+    /// Puts a handle back after a complete exchange, and closes pooled handles that have been idle for `idleTime`.
     package func giveBack(_ connection: CurlConnection) {
         connection.forgetRequest()
         connection.idleUntil = .after(Self.idleTime)
-        // Closed outside the lock, because a TLS shutdown may take time.
+        // The surplus is closed outside the lock, because a TLS shutdown may take time.
         let surplus = idle.update { idle -> [CurlConnection] in
             let expired = idle.prefix { $0.idleUntil.hasPassed }
             idle.removeFirst(expired.count)

@@ -1,26 +1,26 @@
-// The functions that libcurl calls during a transfer; each forwards to the transfer.
+// The functions that libcurl calls, which forward to the transfer.
 //
-// Invariant: no Swift error leaves a callback; the transfer stores it and libcurl is told to stop.
+// Invariant: no Swift error leaves a callback. The transfer stores the error, and libcurl ends the transfer.
 
 import CSpoolgateCurl
 import Glibc
 
 /// The result of a call for more content.
 package enum ContentStep {
-    /// The transfer wrote this many bytes; 0 if the content has ended.
+    /// The transfer wrote this many bytes. 0 means that the content has ended.
     case bytes(Int)
-    /// libcurl calls again after `CurlConnection.resume`.
+    /// The transfer has no bytes yet. libcurl calls again after `CurlConnection.resume`.
     case pause
     case stop
 }
 
 /// The callbacks of one transfer.
 package protocol CurlTransfer: AnyObject {
-    /// Called before a socket is opened; returns false to refuse it.
+    /// Called before a socket is opened; returns false to prevent the opening.
     func mayConnect() -> Bool
     /// Called before the first byte of the request; returns false to abort.
     func mayBeginRequest() -> Bool
-    /// Called at least once a second with the content bytes so far; returns false to abort.
+    /// Called at least once a second with the numbers of content bytes so far; returns false to abort.
     func watchProgress(downloaded: Int64, uploaded: Int64) -> Bool
     /// Called for each line of a head or a trailer section; returns false to abort.
     func takeHeadLine(_ line: UnsafeRawBufferPointer) -> Bool
@@ -30,7 +30,8 @@ package protocol CurlTransfer: AnyObject {
     func giveContent(_ buffer: UnsafeMutableRawBufferPointer) -> ContentStep
     /// Rewinds the content for a second try; returns false if that is impossible.
     func restartContent() -> Bool
-    /// Whether the unread bytes of a closed connection may be the response; never true with TLS, which encrypts them.
+    /// Whether the unread bytes of a closed connection may be the response. Must be false with TLS, which encrypts the
+    /// bytes.
     var awaitsAnswer: Bool { get }
 }
 
@@ -61,7 +62,7 @@ extension CurlConnection {
         }
         _ = spoolgate_curl_set_write_function(easy, this) { bytes, size, count, this in
             let content = UnsafeRawBufferPointer(start: bytes, count: size * count)
-            // An empty write means nothing, and 0 is also its success value.
+            // An empty write has no meaning, and 0 also reports its success.
             guard !content.isEmpty else { return 0 }
             return found(this)?.transfer?.takeContent(content) ?? false ? content.count : 0
         }

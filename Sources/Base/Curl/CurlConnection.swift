@@ -1,25 +1,25 @@
-// A libcurl easy handle and the connection that it keeps, but no pointer into a request.
+// A libcurl easy handle and its connection, but no pointer into a request.
 //
-// Invariant: the context knows the descriptor of the kept connection as long as libcurl has it open.
+// Invariant: the context knows the kept connection's descriptor until libcurl closes it.
 
 import CSpoolgateCurl
 package import SpoolgatePosix
 
 /// An easy handle, its error text and its connection's socket.
 ///
-/// Unchecked, because its owner ensures that only one thread uses it at a time.
+/// Unchecked Sendable, because the owner ensures that only one thread at a time uses the connection.
 package final class CurlConnection: @unchecked Sendable {
     let easy: UnsafeMutableRawPointer
     let errorText: UnsafeMutablePointer<CChar>
     package let context = CurlContext()
     private(set) var url: OpaquePointer?
     package var lines = FieldLines()
-    /// Whether the options for all transfers are set.
+    /// Whether the options that apply to all transfers have been set.
     package var isPrepared = false
     /// The time until which the handle may stay idle in a pool.
     package var idleUntil = Deadline.after(.zero)
 
-    /// Creates a handle; nil if memory is exhausted.
+    /// Creates a handle; returns nil if memory is exhausted.
     package init?() {
         guard Self.libraryIsReady, let easy = curl_easy_init() else { return nil }
         self.easy = easy
@@ -35,7 +35,7 @@ package final class CurlConnection: @unchecked Sendable {
 
     private static let libraryIsReady = spoolgate_curl_global_init() == CURLE_OK
 
-    /// Parses a URL and keeps it; returns false if it is invalid.
+    /// Parses and keeps a URL; returns false if the URL is invalid.
     func keep(url text: String) -> Bool {
         if url == nil { url = curl_url() }
         return curl_url_set(url, CURLUPART_URL, text, 0) == CURLUE_OK
@@ -46,7 +46,7 @@ package final class CurlConnection: @unchecked Sendable {
         context.transfer = transfer
         defer { context.transfer = nil }
         return lines.withList { lines in
-            // libcurl accepts any list.
+            // The result is ignored, because libcurl accepts any list.
             _ = spoolgate_curl_set_pointer(easy, CURLOPT_HTTPHEADER, lines)
             return CurlEnd(curl_easy_perform(easy))
         }
@@ -65,10 +65,7 @@ package final class CurlConnection: @unchecked Sendable {
     ///
     /// libcurl's own message would name its default, a port on localhost, instead of the socket.
     ///
-    /// - Parameters:
-    ///   - end: the result of the last transfer.
-    ///   - socket: the path of the socket, or nil for a TCP connection.
-    /// - Returns: the description.
+    /// `end` is the result of the last transfer. `socket` is nil for a TCP connection.
     package func explanation(of end: CurlEnd, socket: String?) -> String {
         guard end == .noConnection, let socket, let errno = refusal else {
             return explanation(of: end)
@@ -78,19 +75,19 @@ package final class CurlConnection: @unchecked Sendable {
 
     /// Why the last connection over TCP failed, in the C library's words, such as `Connection refused`; nil if unknown.
     ///
-    /// libcurl's own text repeats the host and the port, and does not contain the cause.
+    /// libcurl's own text contains the host and the port instead of the cause.
     package var connectionFault: String? {
         refusal.map { SystemError(call: "connect", subject: "", errno: $0).reason }
     }
 
-    /// The system's error number for the last connection; nil if there is none.
+    /// The system's error number for the last connection, or nil if the system reported no error.
     private var refusal: Int32? {
         var number = 0
         let code = spoolgate_curl_get_long(easy, CURLINFO_OS_ERRNO, &number)
         return code == CURLE_OK && number != 0 ? Int32(number) : nil
     }
 
-    /// The cause of a TLS failure of the last transfer, which ended with `end`; nil if TLS did not fail.
+    /// Returns why TLS failed in the last transfer, which ended with `end`, or nil if TLS did not fail.
     package func tlsTrouble(of end: CurlEnd) -> TLSTrouble? {
         switch end {
         case .untrusted:
@@ -105,7 +102,7 @@ package final class CurlConnection: @unchecked Sendable {
         }
     }
 
-    /// The round-trip time to the peer, measured while connecting; zero if an existing connection was used.
+    /// The round-trip time to the peer, measured while connecting, or zero if an existing connection was used.
     package var roundTrip: Duration {
         guard let lookedUp = number(CURLINFO_NAMELOOKUP_TIME_T),
             let connected = number(CURLINFO_CONNECT_TIME_T)
@@ -113,7 +110,7 @@ package final class CurlConnection: @unchecked Sendable {
         return .microseconds(max(0, connected - lookedUp))
     }
 
-    /// The delay that `Retry-After` of the last final response asked for (RFC 9110 §10.2.3); nil if it asked for none.
+    /// The delay in `Retry-After` of the last final response (RFC 9110 §10.2.3), or nil without such a delay.
     package var retryAfter: Duration? {
         number(CURLINFO_RETRY_AFTER).flatMap { $0 > 0 ? .seconds($0) : nil }
     }
@@ -127,7 +124,7 @@ package final class CurlConnection: @unchecked Sendable {
         return code == CURLE_OK ? Int64(number) : nil
     }
 
-    /// Bytes of the last request that libcurl wrote: the head, and any content in the same write.
+    /// The size of the last request's head and of any content that libcurl wrote with the head.
     package var requestSize: Int {
         var size = 0
         let code = spoolgate_curl_get_long(easy, CURLINFO_REQUEST_SIZE, &size)

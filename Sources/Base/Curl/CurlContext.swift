@@ -1,4 +1,4 @@
-// The open sockets of one handle, and the transfer that receives its callbacks.
+// The context of one handle's callbacks.
 
 import CSpoolgateCurl
 import Glibc
@@ -6,19 +6,19 @@ import SpoolgatePosix
 
 /// The context of libcurl's callbacks: the current transfer and the open sockets.
 ///
-/// Used only by the thread that uses the handle.
+/// Only the thread that uses the handle may use its context.
 package final class CurlContext {
     var transfer: (any CurlTransfer)?
     /// Whether connections are closed with a TCP reset.
     package var resets = false
 
-    /// How long sent data may stay unacknowledged; if nil, the system's limit of many minutes applies.
+    /// How long sent data may stay unacknowledged, or nil for the system's limit of many minutes.
     package var acknowledgementLimit: Duration?
 
-    /// One socket, or several while libcurl tries addresses.
+    /// The open sockets: one, or several while libcurl tries addresses.
     private var sockets: [(number: curl_socket_t, isTCP: Bool)] = []
     private var isCorked = false
-    /// Whether the last socket could not be opened for lack of descriptors or memory.
+    /// Whether the last attempt to open a socket failed for lack of descriptors or memory.
     package private(set) var lacksDescriptors = false
     /// The bytes still unread when libcurl closed the connection.
     package private(set) var lastWords: [UInt8] = []
@@ -34,7 +34,7 @@ package final class CurlContext {
         if number != CURL_SOCKET_BAD { sockets.append((number, isTCP)) }
         if isTCP, let limit = acknowledgementLimit {
             withUnsafeBytes(of: UInt32(clamping: limit.wholeMilliseconds)) {
-                // If the kernel refuses, its own limit applies.
+                // If the kernel refuses the limit, the system's limit applies.
                 _ = setsockopt(
                     number,
                     Int32(IPPROTO_TCP),
@@ -78,7 +78,7 @@ package final class CurlContext {
         isCorked = Self.setCork(socket.number, 1)
     }
 
-    /// Sends everything that `cork` delayed.
+    /// Sends the bytes that `cork` delayed.
     package func uncork() {
         guard isCorked, let socket = sockets.last else { return }
         isCorked = !Self.setCork(socket.number, 0)
@@ -90,7 +90,7 @@ package final class CurlContext {
         }
     }
 
-    /// Sent bytes that the peer's system has not acknowledged; -1 if unknown.
+    /// The number of sent bytes that the peer's system has not yet acknowledged, or -1 if unknown.
     package var unsent: Int32 {
         var count: Int32 = 0
         guard let socket = sockets.last, ioctl(socket.number, UInt(TIOCOUTQ), &count) == 0 else {
@@ -99,7 +99,7 @@ package final class CurlContext {
         return count
     }
 
-    /// Whether the peer has closed the connection and all its bytes were read.
+    /// Whether the peer has closed the connection and all bytes from the peer have been read.
     package var isHungUp: Bool {
         guard let socket = sockets.last else { return false }
         var byte: UInt8 = 0
@@ -114,7 +114,7 @@ package final class CurlContext {
     ///
     /// - Returns: whether unread bytes or the end of the connection have arrived.
     func isReadable(within milliseconds: Int32) -> Bool {
-        // poll(2) ignores a negative number.
+        // poll(2) ignores a negative descriptor.
         var entry = pollfd(fd: sockets.last?.number ?? -1, events: Int16(POLLIN), revents: 0)
         return poll(&entry, 1, milliseconds) == 1
     }

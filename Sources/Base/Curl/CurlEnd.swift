@@ -1,4 +1,4 @@
-// The result of a transfer, in libcurl's terms.
+// Results of transfers.
 
 import CSpoolgateCurl
 
@@ -11,7 +11,7 @@ package struct CurlEnd: Equatable, Sendable, CustomStringConvertible {
     package static let whole = CurlEnd(CURLE_OK)
     package static let stopped = CurlEnd(CURLE_ABORTED_BY_CALLBACK)
     package static let noAddress = CurlEnd(CURLE_COULDNT_RESOLVE_HOST)
-    /// The connection was refused, or this side opened no socket.
+    /// The peer refused the connection, or this side opened no socket.
     package static let noConnection = CurlEnd(CURLE_COULDNT_CONNECT)
     /// Connecting took too long.
     package static let timedOut = CurlEnd(CURLE_OPERATION_TIMEDOUT)

@@ -1,4 +1,4 @@
-// Sets libcurl's options, once for each handle or each transfer; no other code sets any.
+// Sets libcurl's options for each handle or each transfer. No other code sets options.
 //
 // libcurl adds no fields, follows no redirects, decodes nothing, and uses no proxies unless enabled. Invariant: the
 // URL, the target and the field values reach libcurl unchanged, or the request is refused.
@@ -15,16 +15,18 @@ package struct CurlOptionError: Error {
 
 /// The way a handle connects.
 package struct CurlEndpoint {
-    /// The path is replaced if a request has a target.
+    /// The URL to connect to.
+    ///
+    /// A request's target replaces its path.
     package var url: String
     /// The path of a Unix socket to use instead of the URL's host, or nil to use TCP.
     package var socket: String?
     package var isSecure: Bool
-    /// Whether the TLS handshake offers HTTP/2; otherwise only HTTP/1.1.
+    /// Whether the TLS handshake offers HTTP/2 next to HTTP/1.1.
     package var offersHTTP2 = false
     /// The maximum time to connect, including TLS.
     package var connectTimeout: Duration
-    /// A PEM file; if nil, the system's authorities are trusted.
+    /// A PEM file of trusted authorities, or nil to trust the system's.
     package var certificateAuthority: String?
     /// The PEM file of the client certificate, or nil to send none.
     package var clientCertificate: String?
@@ -47,21 +49,23 @@ package struct CurlEndpoint {
 /// The way libcurl gets a request's content.
 package enum HandedContent {
     case none
-    /// libcurl calls no callbacks for it.
+    /// Complete content, for which libcurl calls no callbacks.
     case whole(UnsafeRawBufferPointer)
-    /// libcurl calls `giveContent` for each piece; `length` is in bytes, or nil if unknown.
+    /// Content that libcurl gets by calling `giveContent` for each piece; `length` is in bytes, or nil if unknown.
     case pieces(length: Int64?)
 }
 
 /// Sets the options of one connection's handle.
 package struct CurlOptions {
-    /// In bytes; larger buffers were not faster.
+    /// The maximum size in bytes of libcurl's upload buffer.
+    ///
+    /// Larger buffers were not faster.
     private static let largestUploadBuffer = 2 << 20
-    /// In bytes; small, so that content is encrypted while it is in the processor's cache.
+    /// The same limit with TLS, so small that content is encrypted while in the processor's cache.
     private static let largestSecureUploadBuffer = 512 << 10
-    /// In bytes; libcurl sends smaller content in one call with the head (MAX_INITIAL_POST_SIZE).
+    /// The size in bytes below which libcurl sends content in one call with the head (MAX_INITIAL_POST_SIZE).
     package static let inlineLimit: Int64 = 64 * 1024
-    /// In bytes, so that one write sends both head and content.
+    /// The buffer's space for a head in bytes, so that one write sends both head and content.
     private static let headRoom = 8 * 1024
 
     private let connection: CurlConnection
@@ -78,8 +82,8 @@ package struct CurlOptions {
     package func setEndpoint(_ endpoint: CurlEndpoint) throws(CurlOptionError) {
         try set(CURLOPT_ERRORBUFFER, pointer: connection.errorText)
         try set(CURLOPT_URL, endpoint.url)
-        // Parsed once, not by every transfer. The text is still set: 7.88 copies it to repeat a request, and a reset
-        // handle has none.
+        // Parsed once, not by every transfer. The text is still set, because libcurl 7.88 copies the text to repeat a
+        // request, and a reset handle has no text.
         if connection.keep(url: endpoint.url) {
             try set(CURLOPT_CURLU, pointer: connection.url.map { UnsafeRawPointer($0) })
         }
@@ -111,7 +115,7 @@ package struct CurlOptions {
         try set(CURLOPT_SSLVERSION, Int(least))
         if let file = endpoint.certificateAuthority {
             try set(CURLOPT_CAINFO, file)
-            // Otherwise the system's authorities would be trusted, too.
+            // Otherwise, the system's authorities would also be trusted.
             try set(CURLOPT_CAPATH, pointer: nil)
         }
         if let file = endpoint.clientCertificate {
@@ -126,14 +130,9 @@ package struct CurlOptions {
 
     /// Sets the request line, the framing, and whether to avoid the kept connection.
     ///
-    /// The fields are those in the connection's `lines`.
+    /// The connection's `lines` supply the fields. If `target` is nil, the URL's own path and query are the target.
+    /// HEAD has no content. Whole content must stay in memory until the transfer ends.
     ///
-    /// - Parameters:
-    ///   - method: the method; HEAD has no content.
-    ///   - target: the request target, or nil for the URL's own path and query.
-    ///   - content: the way libcurl gets the content; whole content must stay in memory until the transfer ends.
-    ///   - isSecure: whether the endpoint uses TLS.
-    ///   - isNew: whether to use a new connection.
     /// - Throws: `CurlOptionError` if the request cannot be sent unchanged.
     package func setRequest(
         _ method: HTTPRequest.Method,
@@ -204,12 +203,14 @@ package struct CurlOptions {
         try check(spoolgate_curl_set_long(easy, option, value), option)
     }
 
-    /// Sets an option that only affects speed; if libcurl refuses it, the default applies.
+    /// Sets an option that only affects speed.
+    ///
+    /// If libcurl refuses the value, the default applies.
     private func prefer(_ option: CURLoption, _ value: Int) {
         _ = spoolgate_curl_set_long(easy, option, value)
     }
 
-    /// Sets an option to memory that libcurl reads or writes later.
+    /// Sets an option to memory that libcurl uses later.
     private func set(
         _ option: CURLoption,
         pointer: UnsafeRawPointer?

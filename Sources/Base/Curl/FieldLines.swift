@@ -1,6 +1,6 @@
-// The field lines of one request as a list for libcurl, in memory that the connection's next request reuses.
+// Field lines as a list for libcurl, in memory that the next request reuses.
 //
-// Invariant: no line contains a line end or a NUL byte; a field with one is refused.
+// Invariant: no line contains a line end or a NUL byte, because fields with such bytes are refused.
 
 import CSpoolgateCurl
 package import HTTPTypes
@@ -10,7 +10,7 @@ import SpoolgateTextFormats
 package struct FieldLines: ~Copyable {
     private static let keptCapacity = 16 * 1024
 
-    /// Each line ends with a NUL byte.
+    /// All lines, each terminated by a NUL byte.
     private var bytes = ByteBuilder()
     private var starts: [Int] = []
     private var nodes: [curl_slist] = []
@@ -32,7 +32,7 @@ package struct FieldLines: ~Copyable {
                 bytes.put(": ")
                 bytes.put(value)
             }
-            // Without a branch, so that the compiler can vectorise the loop.
+            // The closure has no branch, so that the compiler can vectorise the loop.
             return value.reduce(0 as UInt8) { breaks, byte in
                 breaks | (byte == 0 || byte == 0x0d || byte == 0x0a ? 1 : 0)
             }
@@ -43,7 +43,9 @@ package struct FieldLines: ~Copyable {
         end(start)
     }
 
-    /// Adds a literal line; one that is only a name and a colon keeps libcurl from adding that field.
+    /// Adds a literal line.
+    ///
+    /// A line with only a name and a colon keeps libcurl from adding that field.
     package mutating func add(_ line: StaticString) {
         let start = bytes.count
         bytes.put(line)
@@ -55,7 +57,7 @@ package struct FieldLines: ~Copyable {
         starts.append(start)
     }
 
-    /// Calls `body` with a list of all lines, valid until `body` returns; nil if there are none.
+    /// Calls `body` with a list of all lines, valid until `body` returns, or with nil if no lines were added.
     mutating func withList<R>(_ body: (UnsafeMutablePointer<curl_slist>?) -> R) -> R {
         nodes.removeAll(keepingCapacity: true)
         return bytes.withMutableBytes { bytes in

@@ -6,7 +6,7 @@ import HTTPTypes
 import SpoolgateUploadProtocol
 
 enum ResponseFieldNames {
-    /// Returns nil if the bytes are not a valid name.
+    /// Returns the field name with these bytes, or nil if the bytes are not a valid name.
     static func name(_ bytes: UnsafeRawBufferPointer) -> HTTPField.Name? {
         if bytes.count < byLength.count {
             for known in byLength[bytes.count] where bytes.elementsEqual(known.bytes) {

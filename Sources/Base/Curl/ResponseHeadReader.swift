@@ -1,7 +1,6 @@
-// Parses the head of a response line by line.
+// Parses response heads, and refuses any ambiguous status or length (RFC 9112 §4, §5; RFC 9110 §8.6).
 //
-// The parser is so strict that no ambiguous status or length is passed on (RFC 9112 §4, §5; RFC 9110 §8.6). It holds at
-// most `sizeLimit` bytes.
+// Invariant: a reader holds at most `sizeLimit` bytes.
 
 import HTTPTypes
 import SpoolgateTextFormats
@@ -17,7 +16,7 @@ package struct ResponseHeadReader {
     /// The result of parsing one line.
     package enum Step {
         case more
-        /// `contentLength` is in bytes, or nil if the head states none.
+        /// The head is complete. `contentLength` is in bytes, or nil if the head states no length.
         case head(ResponseHead, contentLength: Int64?)
     }
 
@@ -73,7 +72,7 @@ package struct ResponseHeadReader {
         return .head(head, contentLength: try Self.contentLength(head.fields))
     }
 
-    /// Replaces the fold by a space (RFC 9112 §5.2).
+    /// Appends a folded line to the last field, with a space instead of the fold (RFC 9112 §5.2).
     private mutating func unfold(_ line: UnsafeRawBufferPointer) throws(Malformed) {
         guard let last = fields.last else {
             throw Malformed(reason: "the first field line begins with a space")
@@ -125,7 +124,9 @@ package struct ResponseHeadReader {
         return HTTPField(name: name, lenientValue: value)
     }
 
-    /// Returns the length in `Content-Length` (RFC 9110 §8.6); nil without it, or if `Transfer-Encoding` is present.
+    /// Returns the length in `Content-Length` (RFC 9110 §8.6), or nil if the field is missing.
+    ///
+    /// `Transfer-Encoding` also makes the result nil.
     ///
     /// Throws an error if a length is malformed or several lengths differ.
     private static func contentLength(_ fields: HTTPFields) throws(Malformed) -> Int64? {

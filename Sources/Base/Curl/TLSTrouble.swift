@@ -1,4 +1,4 @@
-// The causes of TLS failures, from OpenSSL's numbers (x509_vfy.h) and from texts of OpenSSL and libcurl.
+// Causes of TLS failures, from OpenSSL's numbers (x509_vfy.h) and texts.
 
 /// The cause of a TLS failure.
 package enum TLSTrouble: Sendable, Equatable, CaseIterable {
@@ -21,12 +21,13 @@ package enum TLSTrouble: Sendable, Equatable, CaseIterable {
     /// The two sides have no TLS version or cipher in common.
     case handshake
 
-    /// Determines the cause from OpenSSL's result for the chain and libcurl's text, because libcurl checks the name.
+    /// Determines the cause from OpenSSL's result for the chain and from libcurl's text, because libcurl itself checks
+    /// the name.
     init(verification number: Int, _ text: String) {
         switch number {
         case 10: self = .expired
         case 9: self = .notYetValid
-        // No issuer, a self-signed certificate or chain, or a leaf whose signature cannot be verified.
+        // The issuer is missing, the certificate or chain is self-signed, or a leaf's signature cannot be verified.
         case 2, 18, 19, 20, 21: self = .authority
         case 62, 64: self = .name
         default: self = text.contains("name") ? .name : .distrust

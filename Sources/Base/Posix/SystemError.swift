@@ -1,4 +1,4 @@
-// A failed system call, as an error that names the call and its subject.
+// Errors of system calls.
 
 import Glibc
 
@@ -16,29 +16,33 @@ package struct SystemError: Error, Sendable, Equatable, CustomStringConvertible 
         self.errno = errno
     }
 
-    /// Creates an error from `errno`; must directly follow the failed call.
+    /// Creates an error from `errno`.
+    ///
+    /// This call must directly follow the failed call.
     package init(_ call: String, on subject: @autoclosure () -> String) {
-        // Read before `subject` allocates a string, which may change it.
+        // Read before `subject` allocates a string, because the allocation may change `errno`.
         let number = Glibc.errno
         self.init(call: call, subject: subject(), errno: number)
     }
 
-    /// For example, `openat /var/spool/x: No space left on device`.
+    /// The call, the subject and the reason, such as `openat /var/spool/x: No space left on device`.
     package var description: String { "\(call) \(subject): \(reason)" }
 
     /// The error number for a missing name.
     package static let gone = ENOENT
 
-    /// For content that the disk lost, and for other I/O errors.
+    /// The error number for content that the disk lost, and for other I/O errors.
     package static let lost = EIO
 
-    /// For a shared file system that no longer accepts this host's writes ("fenced off").
+    /// The error number for a shared file system that no longer accepts this host's writes ("fenced off").
     package static let fenced = ESHUTDOWN
 
     /// Whether a shared file system may have fenced off this host or be gone.
     package var mayBeFenced: Bool { [EIO, ESHUTDOWN, ENOTCONN, ESTALE, EBADF].contains(errno) }
 
-    /// For a name that does not refer to a regular file; the kernel has no number for this.
+    /// The error number for a name that does not refer to a regular file.
+    ///
+    /// The kernel itself has no such number.
     package static let notRegular = EMEDIUMTYPE
 
     /// The error number for a file that another process has locked.
@@ -62,7 +66,7 @@ package struct SystemError: Error, Sendable, Equatable, CustomStringConvertible 
     /// Whether a file name may have been refused for its length, characters or encoding.
     package var isOfName: Bool { [ENAMETOOLONG, EINVAL, EILSEQ].contains(errno) }
 
-    /// Whether the process may have no access to a file, or was not given its descriptor.
+    /// Whether the process may have no access to a file, or was not given the file's descriptor.
     package var mayBeForbidden: Bool { [EACCES, EPERM, EINVAL].contains(errno) }
 
     /// The remedy for an error whose `isFull` is true, as a clause.
@@ -87,7 +91,6 @@ package struct SystemError: Error, Sendable, Equatable, CustomStringConvertible 
         return result
     }
 
-    /// The C library's text for the error number.
     package var reason: String {
         if isNotRegular { return "not a regular file" }
         var text = [CChar](repeating: 0, count: 256)

@@ -1,4 +1,4 @@
-// The terminal of an output of the process, and the width of text on it.
+// Terminals and the width of text.
 
 import CSpoolgateLinux
 import Glibc
@@ -13,16 +13,15 @@ package struct Terminal: Sendable {
     package struct Size: Sendable, Equatable {
         /// The number of characters of ordinary width in a line, at least 1.
         package var columns: Int
-        /// The number of lines, at least 1.
         package var rows: Int
     }
 
     package var isThere: Bool { isatty(number) == 1 }
 
-    /// Whether this process is in the terminal's foreground process group.
+    /// Whether this process is in the foreground process group.
     package var isInFront: Bool { tcgetpgrp(number) == getpgrp() }
 
-    /// The terminal's size in columns and rows; nil if the output is not a terminal or the size is unknown.
+    /// The terminal's size, or nil if the output is not a terminal or the size is unknown.
     package var size: Size? {
         var size = winsize()
         guard isThere, ioctl(number, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0,
@@ -31,12 +30,14 @@ package struct Terminal: Sendable {
         return Size(columns: Int(size.ws_col), rows: Int(size.ws_row))
     }
 
-    /// Flushes everything that the process has printed so far.
+    /// Flushes the process's output.
     package static func flush() { fflush(nil) }
 }
 
 extension String {
-    /// The width in columns: 0 for a combining character, 2 for a wide one.
+    /// The text's width in columns.
+    ///
+    /// A combining character takes none, and a wide character two.
     package var terminalColumns: Int {
         if utf8.allSatisfy({ (0x20..<0x7f).contains($0) }) { return utf8.count }
         return unicodeScalars.reduce(0) { $0 + Int(spoolgate_columns($1.value)) }
@@ -54,8 +55,8 @@ extension String {
 
     /// Truncates the text to the given number of columns.
     ///
-    /// - Parameter columns: the available columns; below 1, nothing fits.
-    /// - Returns: the text if it fits, otherwise its beginning and `…`.
+    /// - Parameter columns: the available columns. If less than 1, the result is empty.
+    /// - Returns: the text if the text fits, otherwise the beginning of the text and `…`.
     package func cut(toColumns columns: Int) -> String {
         guard terminalColumns > columns else { return self }
         var text = ""

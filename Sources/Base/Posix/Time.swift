@@ -1,7 +1,7 @@
 // Wall time, uptime and monotonic deadlines, as values.
 //
-// Wall time is for records and people, monotonic time for waiting, so a change of the clock cannot end or extend a
-// wait. Uptime shows how far wall time can be trusted.
+// Wall time is for records and people. Monotonic time is for waiting, so that a change of the clock cannot end or
+// extend a wait. Uptime shows how far wall time can be trusted.
 
 import Glibc
 
@@ -10,7 +10,7 @@ package struct WallTime: Sendable, Comparable, Hashable, CustomStringConvertible
     /// Whole seconds since 1970-01-01 UTC.
     package var seconds: Int64
 
-    /// Creates a moment from seconds since 1970-01-01 UTC.
+    /// Creates a moment from its seconds.
     package init(seconds: Int64) { self.seconds = seconds }
 
     package static var now: WallTime {
@@ -25,7 +25,7 @@ package struct WallTime: Sendable, Comparable, Hashable, CustomStringConvertible
         return "\(whole).\(milliseconds)Z"
     }
 
-    /// For example, `2026-11-21T12:31:00Z` (RFC 3339).
+    /// The moment as text, such as `2026-11-21T12:31:00Z` (RFC 3339).
     package var description: String {
         var moment = time_t(seconds)
         var parts = tm()
@@ -46,16 +46,16 @@ package struct WallTime: Sendable, Comparable, Hashable, CustomStringConvertible
 
 /// The system's wall clock, which can be set, and its uptime, which starts over at each boot.
 ///
-/// They are read only here, apart from the times of log lines.
+/// Only this type reads the clocks, except for the times of log lines.
 package struct SystemClock: Sendable {
     private let wall: @Sendable () -> WallTime
     private let boot: @Sendable () -> Int64
 
-    /// Creates the clocks; tests replace those of the kernel.
+    /// Creates the clocks.
     ///
-    /// - Parameters:
-    ///   - wall: returns the current wall time.
-    ///   - uptime: returns the seconds since the system was booted, including time asleep.
+    /// Tests replace the kernel's clocks.
+    ///
+    /// `uptime` returns the seconds since boot, including time asleep.
     package init(
         wall: @escaping @Sendable () -> WallTime = { .now },
         uptime: @escaping @Sendable () -> Int64 = SystemClock.kernelUptime
@@ -65,7 +65,9 @@ package struct SystemClock: Sendable {
     }
 
     package var now: WallTime { wall() }
-    /// Seconds since boot, including time asleep; unaffected by changes of the wall clock.
+    /// Seconds since boot, including time asleep.
+    ///
+    /// Unaffected by changes of the wall clock.
     package var uptime: Int64 { boot() }
 
     package static let kernelUptime: @Sendable () -> Int64 = {
@@ -80,10 +82,12 @@ package struct Deadline: Sendable, Comparable {
 
     package static let never = Deadline(nanoseconds: .max)
 
-    /// Returns the instant `timeout` from now; already passed if `timeout` is negative.
+    /// Returns the instant `timeout` from now.
+    ///
+    /// A negative `timeout` counts as zero.
     package static func after(_ timeout: Duration) -> Deadline {
         let span = timeout.attoseconds / 1_000_000_000
-        // At most a hundred years: beyond any use, and within the range of timespec.
+        // A hundred years is more than any use needs, and within the range of timespec.
         return Deadline(nanoseconds: now + UInt64(min(max(span, 0), 3_155_760_000_000_000_000)))
     }
 
@@ -94,7 +98,7 @@ package struct Deadline: Sendable, Comparable {
         one.nanoseconds < other.nanoseconds
     }
 
-    /// The time left; zero after the deadline.
+    /// The time left until the deadline, or zero after the deadline.
     package var remaining: Duration {
         let present = Deadline.now
         return present >= nanoseconds ? .zero : .nanoseconds(Int64(nanoseconds - present))
@@ -107,7 +111,6 @@ package struct Deadline: Sendable, Comparable {
         )
     }
 
-    /// The current instant in nanoseconds.
     static var now: UInt64 {
         let present = read(CLOCK_MONOTONIC)
         return UInt64(present.tv_sec) * 1_000_000_000 + UInt64(present.tv_nsec)

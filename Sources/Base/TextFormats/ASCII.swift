@@ -1,6 +1,6 @@
 // Classes of ASCII bytes, and whitespace around field values.
 //
-// Generic functions are inlinable: specialised for the caller's types they take a tenth of the time.
+// Generic functions are inlinable, because versions specialised for the caller's types take a tenth of the time.
 
 extension UInt8 {
     @inlinable package var isDigit: Bool { (0x30...0x39).contains(self) }
@@ -22,10 +22,10 @@ extension UInt8 {
 }
 
 extension FixedWidthInteger {
-    /// Parses decimal digits; nil for any other text, such as one with a sign, and if the number does not fit.
+    /// Parses decimal digits; returns nil for other text, such as a number with a sign, or if the number does not fit.
     @inlinable package init?(digits: some StringProtocol) { self.init(digits: digits.utf8) }
 
-    /// Parses decimal digits; nil for any other bytes, and if the number does not fit.
+    /// Parses decimal digits; returns nil for other bytes, or if the number does not fit.
     @inlinable package init?(digits: some Collection<UInt8>) {
         guard !digits.isEmpty else { return nil }
         var number: Self = 0
@@ -41,7 +41,7 @@ extension FixedWidthInteger {
 }
 
 extension BidirectionalCollection<UInt8> {
-    /// The host, with the brackets of an IPv6 address, and the port, if any, of an authority.
+    /// The host of an authority, including the brackets of an IPv6 address, and the port, or nil without a colon.
     @inlinable package var hostAndPort: (host: SubSequence, port: SubSequence?) {
         // An IPv6 address contains colons and ends with a bracket.
         let isAddress = first == UInt8(ascii: "[")
@@ -52,7 +52,9 @@ extension BidirectionalCollection<UInt8> {
         return (self[..<colon], self[colon...].dropFirst())
     }
 
-    /// Whether the bytes look like a bracketed IPv6 address (RFC 3986 §3.2.2); only characters are checked.
+    /// Whether the bytes look like a bracketed IPv6 address (RFC 3986 §3.2.2).
+    ///
+    /// Only the characters are checked.
     package var isBracketedAddress: Bool {
         let address = dropFirst().dropLast()
         return first == UInt8(ascii: "[") && last == UInt8(ascii: "]")

@@ -1,15 +1,15 @@
-// The origin and path of an absolute URL, compared as in RFC 3986 §6.2.3.
+// Origins and paths of URLs, compared as in RFC 3986 §6.2.3.
 
 /// A parsed absolute http or https URL.
 package struct AbsoluteURL {
     /// The scheme, host and port in lower case, with a default port made explicit.
     ///
-    /// Equal for all spellings of an origin. A user name remains in the host, so that the URL matches no origin.
+    /// All spellings of an origin give equal values. A user name stays in the host, so that the URL matches no origin.
     package let origin: [String]
-    /// Includes the query; begins with a slash.
+    /// The path with the query, beginning with a slash.
     package let path: String
 
-    /// Parses a URL; nil if it has another scheme, no host, a fragment, or bytes that are invalid in URLs.
+    /// Parses a URL; returns nil if the URL has another scheme, no host, a fragment, or bytes that are invalid in URLs.
     package init?(_ url: some StringProtocol) {
         let bytes = Array(url.utf8)
         guard bytes.allSatisfy({ (0x21...0x7e).contains($0) && $0 != 0x23 }),
@@ -31,10 +31,9 @@ package struct AbsoluteURL {
 }
 
 extension String {
-    /// Returns the path and query if this text is an absolute URL with the origin `origin`, otherwise nil.
+    /// Returns the path and query, beginning with a slash, if this text is an absolute URL with the origin of `origin`.
     ///
-    /// - Parameter origin: a URL with a scheme, a host and optionally a port, or nil if the origin is unknown.
-    /// - Returns: the path and query, which begin with a slash, or nil.
+    /// Otherwise, returns nil. `origin` is also a URL, or nil if the origin is unknown.
     package func path(below origin: String?) -> String? {
         guard let origin, let url = AbsoluteURL(self), url.origin == AbsoluteURL(origin)?.origin
         else { return nil }

@@ -1,6 +1,6 @@
 // Builds heads, records and lines as bytes.
 //
-// They have dozens of small parts; a String or a growing Array would cost more than the parts.
+// Heads have dozens of small parts. A String or a growing Array would cost more than the parts.
 
 /// A growing sequence of bytes in memory of its own.
 @usableFromInline package struct ByteBuilder: ~Copyable {
@@ -8,7 +8,7 @@
     @usableFromInline var room: Int
     @usableFromInline var used = 0
 
-    /// Starts empty, with a capacity in bytes.
+    /// Creates an empty builder with room for `room` bytes.
     @usableFromInline package init(room: Int = 512) {
         start = .allocate(capacity: room)
         self.room = room
@@ -30,14 +30,14 @@
         body(UnsafeBufferPointer(start: start, count: used))
     }
 
-    /// Calls `body` with the bytes, which it may overwrite.
+    /// Calls `body` with the bytes, which `body` may overwrite.
     @inlinable package mutating func withMutableBytes<R>(
         _ body: (UnsafeMutablePointer<UInt8>) -> R
     ) -> R {
         body(start)
     }
 
-    /// Removes all bytes; keeps memory for at most `most` bytes.
+    /// Removes all bytes, and keeps memory for at most `most` bytes.
     package mutating func removeAll(keeping most: Int) {
         if room > most { self = ByteBuilder(room: most) }
         used = 0
@@ -94,7 +94,7 @@ extension ByteBuilder {
 
     /// Appends a number in decimal.
     @inlinable package mutating func put(decimal number: Int64) {
-        // The digits of the type's smallest number, with its sign.
+        // The number of characters in the type's smallest number, including the sign.
         let most = 20
         let room = place(most)
         var start = most

@@ -1,7 +1,7 @@
-// Texts that are compared by their bytes.
+// Comparisons of texts by bytes.
 //
-// Swift treats canonically equivalent strings as equal in `==`, as keys and in `contains`: "K" and U+212A (the Kelvin
-// sign), "é" as one scalar and as two. They look alike, but are two users to a web server or an application.
+// Swift treats canonically equivalent strings as equal in `==`, as keys and in `contains`, such as "K" and U+212A (the
+// Kelvin sign), or "é" as one scalar and as two. A web server or an application treats such names as different users.
 
 /// A text that is compared by its bytes, such as a client's name, so that no two clients are confused.
 package struct ExactText: Hashable, Sendable, CustomStringConvertible, ExpressibleByStringLiteral {
@@ -22,7 +22,7 @@ package struct ExactText: Hashable, Sendable, CustomStringConvertible, Expressib
     package func hash(into hasher: inout Hasher) {
         var text = text
         text.withUTF8 { hasher.combine(bytes: UnsafeRawBufferPointer($0)) }
-        // Separates it from the next text in a combined hash.
+        // Separates the text from the next text in a combined hash.
         hasher.combine(0xff as UInt8)
     }
 
@@ -50,7 +50,9 @@ extension StringProtocol {
 }
 
 extension Dictionary where Key == String {
-    /// Returns the value for the key that has exactly these bytes, or nil; for keys from clients or other programs.
+    /// Returns the value for the key that has exactly these bytes, or nil.
+    ///
+    /// Use it for keys from clients or programs.
     package subscript(exactly key: String) -> Value? {
         guard let index = index(forKey: key), self[index].key.hasSameBytes(as: key) else {
             return nil

@@ -1,4 +1,4 @@
-// Writes JSON text (RFC 8259); it does not parse.
+// Writes JSON text (RFC 8259), but does not parse JSON.
 //
 // Invariant: the text is one line of valid JSON, regardless of the strings.
 
@@ -9,7 +9,7 @@ package enum JSON: Sendable, Equatable {
     case boolean(Bool)
     case null
     case array([JSON])
-    /// The members stay in this order.
+    /// An object, whose members stay in this order.
     case object([(name: String, value: JSON)])
 
     /// Returns an object that begins with the version of its format, for other programs to read.
@@ -33,7 +33,7 @@ package enum JSON: Sendable, Equatable {
         }
     }
 
-    /// Whether both values have the same text; the order of members matters.
+    /// Whether both values have the same text, so that the order of members matters.
     package static func == (one: JSON, other: JSON) -> Bool { one.text == other.text }
 
     private static func quoted(_ string: String) -> String {
@@ -45,7 +45,7 @@ package enum JSON: Sendable, Equatable {
             case "\n": text += "\\n"
             case "\r": text += "\\r"
             case "\t": text += "\\t"
-            // Most of these are valid in JSON, but people read the lines on terminals.
+            // Most unprintable characters are valid in JSON, but people read the lines on terminals.
             case _ where scalar.isUnprintable: text += scalar.escaped
             default: text.unicodeScalars.append(scalar)
             }

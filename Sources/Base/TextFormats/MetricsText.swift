@@ -1,6 +1,6 @@
 // Metrics in Prometheus's text exposition format (version 0.0.4).
 //
-// Pure. Invariant: the samples of a metric directly follow its type and description, and no label ends its line early.
+// Pure. Invariant: a metric's samples directly follow its type and description, and no label contains a line end.
 
 /// A text with metrics.
 package struct MetricsText {
@@ -13,22 +13,25 @@ package struct MetricsText {
         case histogram
     }
 
-    /// The names and values of a sample's labels; a value may be any text.
+    /// A sample's labels.
+    ///
+    /// A value may be any text.
     package typealias Labels = [(name: String, value: String)]
 
     package private(set) var text = ""
     private let prefix: String
     private var name = ""
 
-    /// Starts empty; `prefix` is added to each name.
+    /// Starts an empty text.
+    ///
+    /// `prefix` is added before each metric's name.
     package init(prefix: String) { self.prefix = prefix }
 
-    /// Starts a metric, whose samples follow.
+    /// Starts a metric.
     ///
-    /// - Parameters:
-    ///   - name: the name without the prefix; that of a counter ends in `_total`.
-    ///   - kind: the type.
-    ///   - help: the description, one sentence on one line.
+    /// Add its samples next.
+    ///
+    /// `name` has no prefix, and must end in `_total` for a counter. `help` is one sentence on one line.
     package mutating func begin(_ name: String, _ kind: Kind, _ help: String) {
         self.name = prefix + name
         text += "# HELP \(self.name) \(help)\n# TYPE \(self.name) \(kind.rawValue)\n"
@@ -41,7 +44,8 @@ package struct MetricsText {
 
     /// Adds a sample of a histogram with ascending upper bounds.
     ///
-    /// `cumulated` has the number of values up to each bound, then the number of all values, whose sum is `sum`.
+    /// `cumulated` must contain the number of values up to each bound, then the number of all values. `sum` is their
+    /// sum.
     package mutating func add(
         bounds: [Double],
         _ cumulated: [Int],
@@ -66,7 +70,7 @@ package struct MetricsText {
         text += " \(value)\n"
     }
 
-    /// The usual form of a bound: `5`, not `5.0`.
+    /// Returns the usual form of a bound, such as `5` instead of `5.0`.
     private static func text(_ bound: Double) -> String {
         bound == bound.rounded() ? "\(Int(bound))" : "\(bound)"
     }

@@ -26,7 +26,7 @@ extension String {
     /// Whether the text is an absolute path that fits on one line.
     package var isAbsolutePath: Bool { hasPrefix("/") && !hasControlCharacters }
 
-    /// The text with U+FFFD for each unprintable character.
+    /// The text with U+FFFD instead of each unprintable character.
     package var forTerminal: String {
         var text = UnicodeScalarView()
         for scalar in unicodeScalars { text.append(scalar.isUnprintable ? "\u{fffd}" : scalar) }
@@ -35,10 +35,9 @@ extension String {
 }
 
 extension StringProtocol {
-    /// Returns this request target as it is shown to people and other programs.
+    /// Returns this request target for display to people and other programs.
     ///
-    /// - Parameter withQuery: if false, `?…` replaces the query.
-    /// - Returns: the unchanged path, and the query or its replacement.
+    /// If `withQuery` is false, `?…` replaces the query.
     package func shownTarget(withQuery: Bool) -> String {
         guard !withQuery, let mark = utf8.firstIndex(of: UInt8(ascii: "?")) else {
             return String(self)

@@ -2,15 +2,14 @@
 
 /// The version of the programs and packages.
 package enum ProgramVersion {
-    /// `MAJOR.MINOR.PATCH`; deploy/deb.sh and deploy/release.sh read it here.
+    /// The version as `MAJOR.MINOR.PATCH`.
+    ///
+    /// deploy/deb.sh and deploy/release.sh read this line.
     package static let version = "0.1.0"
 
-    /// A version with its build, for people: `0.1.0 (82c1e4e)`.
+    /// Returns a version with its build for people, such as `0.1.0 (82c1e4e)`.
     ///
-    /// - Parameters:
-    ///   - version: the version.
-    ///   - build: the identity of the build, or nil for `unknown build`.
-    /// - Returns: the text.
+    /// If `build` is nil, writes `unknown build`.
     package static func text(_ version: String = version, build: String?) -> String {
         "\(version) (\(build ?? "unknown build"))"
     }

@@ -6,15 +6,14 @@ package enum ByteSize {
         ("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1),
     ])
 
-    /// Parses digits followed by B, KiB, MiB, GiB or TiB, or `0`, and returns the number of bytes.
+    /// Parses `0`, or digits followed by B, KiB, MiB, GiB or TiB, and returns the number of bytes.
     ///
     /// Returns nil for any other text, and if the number does not fit.
     package static func read(_ text: String) -> Int64? { text == "0" ? 0 : units.read(text) }
 
-    /// Parses a size in the format of `read` or of curl(1): digits, optionally followed by K, M, G or T (powers of
-    /// 1024).
+    /// Parses a size in the format of `read` or curl(1): digits, optionally followed by K, M, G or T (powers of 1024).
     ///
-    /// Returns nil for any other text, and if the number does not fit.
+    /// Returns nil like `read`.
     package static func readShort(_ text: String) -> Int64? {
         if let bytes = Int64(digits: text) { return bytes }
         guard let last = text.last, "kKmMgGtT".contains(last) else { return read(text) }
@@ -51,7 +50,7 @@ package enum DurationText {
         ("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1),
     ])
 
-    /// Parses digits followed by ms, s, m, h or d; nil for other text and if the number does not fit.
+    /// Parses digits followed by ms, s, m, h or d; returns nil for other text and if the number does not fit.
     package static func read(_ text: String) -> Duration? {
         units.read(text).map { .milliseconds($0) }
     }
@@ -63,7 +62,9 @@ package enum DurationText {
         return units.text(milliseconds) ?? "0s"
     }
 
-    /// Returns the duration for people, in the largest unit that fits: `3h`; `0s` if it is negative.
+    /// Returns the duration for people, in the largest unit that fits, such as `3h`.
+    ///
+    /// A negative duration gives `0s`.
     package static func rounded(_ seconds: Int64) -> String {
         switch seconds {
         case ..<60: "\(max(0, seconds))s"
@@ -74,7 +75,7 @@ package enum DurationText {
     }
 }
 
-/// The units of one quantity, largest first; sizes in the smallest unit.
+/// The units of one quantity, largest first, with their sizes in the smallest unit.
 private struct Units {
     let all: [(suffix: String, size: Int64)]
 
@@ -82,7 +83,7 @@ private struct Units {
 
     func read(_ text: String) -> Int64? {
         for unit in all where text.hasSuffix(unit.suffix) {
-            // `ms` also ends in `s`, but without a digit before it.
+            // `ms` also ends in `s`, but without a digit before the `s`.
             guard let number = Int64(digits: text.dropLast(unit.suffix.count)) else { continue }
             let (product, overflow) = number.multipliedReportingOverflow(by: unit.size)
             return overflow ? nil : product

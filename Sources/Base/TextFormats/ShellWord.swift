@@ -1,7 +1,7 @@
 // Text in commands that people are asked to type.
 
 extension String {
-    /// The text as one word of a shell, quoted if necessary.
+    /// The text as one shell word, quoted if necessary.
     package var shellWord: String {
         let isPlain = unicodeScalars.allSatisfy { scalar in
             scalar.properties.isAlphabetic || ("0"..."9").contains(scalar)

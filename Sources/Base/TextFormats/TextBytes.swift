@@ -1,4 +1,4 @@
-// Comparisons and searches of bytes, eight at a time, without creating a text.
+// Comparisons and searches of bytes, eight at a time.
 
 extension UnsafeBufferPointer<UInt8> {
     /// Whether these are the bytes of `text`.
@@ -6,7 +6,7 @@ extension UnsafeBufferPointer<UInt8> {
         count == text.utf8CodeUnitCount && hasPrefix(text)
     }
 
-    /// Whether these bytes start with those of `text`.
+    /// Whether these bytes start with the bytes of `text`.
     @inlinable @inline(__always) package func hasPrefix(_ text: StaticString) -> Bool {
         begins(with: text.utf8Start, count: text.utf8CodeUnitCount)
     }
@@ -49,14 +49,14 @@ extension UnsafeBufferPointer<UInt8> {
         return true
     }
 
-    /// Returns the index of the first `byte` from `start` on, or nil if there is none.
+    /// Returns the index of the first `byte` from `start` on, or nil if no such byte follows.
     package func index(of byte: UInt8, from start: Int) -> Int? {
         let ones: UInt64 = 0x0101_0101_0101_0101
         let bytes = UnsafeRawBufferPointer(self)
         var index = start
         while index + 8 <= count {
             let word = bytes.loadUnaligned(fromByteOffset: index, as: UInt64.self).littleEndian
-            // The lowest byte that is zero here has its highest bit set below.
+            // The lowest zero byte of `differing` has its highest bit set in `found`.
             let differing = word ^ (ones &* UInt64(byte))
             let found = (differing &- ones) & ~differing & (ones << 7)
             if found != 0 { return index + found.trailingZeroBitCount / 8 }

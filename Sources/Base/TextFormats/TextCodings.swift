@@ -1,6 +1,6 @@
 // Base64 (RFC 4648 §4), hexadecimal and percent-encoded text.
 //
-// Pure. Invariant: decode(encode(bytes)) is those bytes, and Base64 that no encoder produces decodes to nil.
+// Pure. Invariant: decode(encode(bytes)) is `bytes`, and Base64 that no encoder produces decodes to nil.
 
 /// Base64 with the standard alphabet.
 package enum Base64 {
@@ -28,7 +28,7 @@ package enum Base64 {
         return String(decoding: text, as: UTF8.self)
     }
 
-    /// Decodes a text with or without padding; nil if it is invalid.
+    /// Decodes a text with or without padding; returns nil if the text is invalid.
     package static func decode(_ text: some StringProtocol) -> [UInt8]? {
         var digits = Array(text.utf8)
         if digits.count % 4 == 0 {
@@ -77,7 +77,9 @@ package enum Hexadecimal {
 
 /// Percent-encoding (RFC 3986 §2.1).
 package enum PercentText {
-    /// Decodes escapes such as `%20`; an invalid escape is left unchanged.
+    /// Decodes escapes such as `%20`.
+    ///
+    /// An invalid escape is left unchanged.
     package static func decode(_ bytes: some Sequence<UInt8>) -> [UInt8] {
         var decoded: [UInt8] = []
         var rest = Array(bytes)[...]
@@ -98,7 +100,9 @@ package enum PercentText {
     /// Escapes all characters of a text except unreserved ones (RFC 3986 §2.3).
     package static func encode(_ text: String) -> String { encode(text.utf8) }
 
-    /// Escapes all bytes except unreserved characters; they need not be UTF-8.
+    /// Escapes all bytes except unreserved characters.
+    ///
+    /// The input need not be valid UTF-8.
     package static func encode(_ bytes: some Sequence<UInt8>) -> String {
         bytes.map { byte in
             byte.isUnreserved

@@ -1,14 +1,14 @@
 // The messages that the protocol core reads and builds, as values.
 //
-// The FastCGI listener makes a RequestHead of each request. Streamed content does not pass through here.
+// The FastCGI listener creates a RequestHead for each request. Streamed content does not pass through here.
 
 package import HTTPTypes
 
 /// The content length that a request message states.
 package enum ContentLength: Sendable, Equatable {
-    /// The content has exactly this many bytes; may be zero (RFC 9110 §8.6).
+    /// The content has exactly this many bytes, possibly zero (RFC 9110 §8.6).
     case known(Int64)
-    /// The message is chunked, HTTP/2 without a length, or has no content.
+    /// The message is chunked, uses HTTP/2 without a length, or has no content.
     case unknown
 
     /// The number of bytes; nil if the message does not state it.
@@ -45,7 +45,7 @@ package struct RequestHead: Sendable, Equatable {
 
     /// The target without its query.
     package var path: Substring {
-        // Compares bytes: a combining mark would hide the question mark.
+        // Compares bytes, because a combining mark would hide the question mark.
         let path = target.utf8.withContiguousStorageIfAvailable { bytes in
             bytes.firstIndex(of: UInt8(ascii: "?")) ?? bytes.count
         }
@@ -87,13 +87,11 @@ extension HTTPRequest.Method {
             || self == .delete
     }
 
-    /// Whether a request may be sent again if it is unknown whether it was processed.
+    /// Whether a request may be sent again if it is unknown whether the first one was processed.
     ///
-    /// This is false for a conditional request that changes something: the first one may have made the condition false,
-    /// so that the second one would fail and wrongly report that nothing was done (RFC 9110 §13.1.1, §13.1.2).
-    ///
-    /// - Parameter fields: the request's fields.
-    /// - Returns: true if a second request can do no harm.
+    /// The result is false for a conditional request that changes something. The first request may have made the
+    /// condition false, so that the second one would fail and wrongly report that nothing was done (RFC 9110 §13.1.1,
+    /// §13.1.2).
     package func isRepeatable(with fields: HTTPFields) -> Bool {
         guard isIdempotent else { return false }
         return self != .put && self != .delete || !fields.contains { $0.name.isPrecondition }

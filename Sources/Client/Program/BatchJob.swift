@@ -11,7 +11,7 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
 struct BatchOptions: Sendable {
-    /// The rate limit applies to the whole command.
+    /// The options of each upload; the rate limit applies to the whole command.
     var upload: Upload.Options
     /// The number of files sent concurrently, at least 1.
     var jobs: Int
@@ -19,7 +19,7 @@ struct BatchOptions: Sendable {
     var changed: ChangedFile
 }
 
-/// The number of files by result.
+/// The number of files with each result.
 struct BatchCount: Equatable, Sendable {
     /// Files accepted in this run, and their bytes.
     var accepted = 0
@@ -67,15 +67,15 @@ final class BatchJob: Sendable {
         var next = 0
         var running: [Int: Upload] = [:]
         var count = BatchCount()
-        /// Files in a row that the server did not accept in time.
+        /// The number of successive files that the server did not accept in time.
         var unlucky = 0
-        /// The time at which the command gives up without progress.
+        /// The time from which the command may give up without progress.
         var patience: Deadline
         var working: Int
         var fault: SystemError?
     }
 
-    /// After this many files in a row without progress, the rest is left for the next run.
+    /// The number of successive failures that, after `patience`, leave the remaining files for the next run.
     private static let mostUnlucky = 16
 
     private let files: [UploadSource]
@@ -113,7 +113,7 @@ final class BatchJob: Sendable {
 
     /// Sends the remaining files.
     ///
-    /// - Throws: `SystemError` if the journal cannot be read or written; no more files are sent then.
+    /// - Throws: `SystemError` if the journal cannot be read or written; in that case, no more files are sent.
     func perform() throws(SystemError) -> BatchCount {
         interruption.onAsked { [self] in pauseAll() }
         for slot in 1..<threads {
@@ -282,7 +282,7 @@ final class BatchJob: Sendable {
         }
     }
 
-    /// Adds a line to the journal; if this fails, the whole run stops.
+    /// Adds a line to the journal; if writing fails, the whole run stops.
     private func note(_ line: JournalLine, isDurable: Bool = false) {
         do throws(SystemError) {
             if isDurable { try journal.addDurably(line) } else { try journal.add(line) }

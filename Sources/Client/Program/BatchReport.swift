@@ -1,4 +1,4 @@
-// Reports the progress of several files: a line for each running file and one in total, or JSON.
+// Reports the progress of several files: one line for each running file and one for the total, or JSON.
 //
 // The lines have a thread of their own, so that a stopped terminal (Ctrl-S) delays no upload. Invariant: if standard
 // error is not a terminal, no control character is written, and only problems are reported.
@@ -8,7 +8,9 @@ import ResumableUpload
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// May be used from any thread; a `slot` is the number of one of the concurrent jobs, counted from 0.
+/// The report of a command, usable from any thread.
+///
+/// A `slot` is the number of one of the concurrent jobs, counted from 0.
 final class BatchReport: Sendable {
     private struct Slot {
         var file: String
@@ -80,8 +82,9 @@ final class BatchReport: Sendable {
 
     /// Records the result of a file.
     ///
-    /// `status` is nil without a response; `code` is the exit code of a command for this file alone; `reason` is nil if
-    /// the file was accepted; `place` is the URL of a redirect; `wasTaken` is true if an earlier run uploaded it.
+    /// `status` is nil if there was no response; `code` is the exit code of a command for this file alone; `reason` is
+    /// nil if the file was accepted; `place` is the URL of a redirect; `wasTaken` is true if an earlier run uploaded
+    /// the file.
     func end(
         _ slot: Int,
         _ source: UploadSource,
@@ -124,7 +127,9 @@ final class BatchReport: Sendable {
         TerminalLines.write(JSON.versioned(members).text + "\n")
     }
 
-    /// Prints a message above the lines; if `isFault`, even if standard error is not a terminal.
+    /// Prints a message above the lines.
+    ///
+    /// If `isFault` is true, the message is printed even if standard error is not a terminal.
     func say(_ sentence: String, isFault: Bool = true) {
         switch form {
         case .lines:

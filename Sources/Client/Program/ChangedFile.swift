@@ -13,7 +13,8 @@ enum ChangedFile: String, CaseIterable, ExpressibleByArgument {
 
     /// Returns the token with which to resume the upload of `source`; may send requests and wait for them.
     ///
-    /// - Returns: the token, also if the file has changed and must be refused; nil to upload from the beginning.
+    /// - Returns: the token, even if the file has changed and must be refused; nil to upload the file from its
+    ///   beginning.
     /// - Throws: `TransferError` if the server may have accepted the old upload, or does not respond.
     func token(
         _ token: Upload.Token?,

@@ -12,7 +12,7 @@ import SpoolgateTextFormats
 struct DownloadJob {
     let url: String
     let target: DownloadTarget
-    /// Nil for a target that is written to directly.
+    /// The state of the download; nil if the target is written to directly.
     let file: StateFile?
     let options: Download.Options
     let report: ProgressReport

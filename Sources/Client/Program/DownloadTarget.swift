@@ -15,7 +15,9 @@ struct DownloadTarget: Equatable {
     /// Whether the target is written to directly and cannot be resumed: standard output, a device, a FIFO.
     let isDirect: Bool
 
-    /// Reads the argument `file`; in a directory, the target is named after the last segment of `url`.
+    /// Reads the argument `file`.
+    ///
+    /// If `file` is a directory, the target in it is named after the last segment of `url`.
     ///
     /// A path that ends in `/` must be a directory.
     init(_ file: String, for url: String) throws(Ending) {
@@ -51,7 +53,7 @@ struct DownloadTarget: Equatable {
 
     /// Returns the last segment of a URL's path, percent-decoded.
     ///
-    /// - Throws: `Ending` if it is not a valid file name.
+    /// - Throws: `Ending` if the segment is not a valid file name.
     static func lastSegment(of url: String) throws(Ending) -> String {
         let bytes = Array(url.utf8)
         let end = bytes.firstIndex { "?#".utf8.contains($0) } ?? bytes.endIndex

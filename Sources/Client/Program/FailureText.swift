@@ -6,7 +6,7 @@ import HTTPTypes
 import ResumableUpload
 
 enum FailureText {
-    /// Returns the library's reason, with the command's option that may fix it.
+    /// Returns the library's reason, with the command's option that may fix the problem.
     ///
     /// `isPlain` is true if the upload may have been sent as one ordinary request, because the file is small.
     static func sentence(
@@ -33,7 +33,7 @@ enum FailureText {
         return error.reason + (remedy ?? "")
     }
 
-    /// Returns the sentence with the name of the file and, unless the sentence contains it, the URL.
+    /// Returns the sentence with the file's name, and with the URL unless the sentence already contains the URL.
     static func naming(_ source: UploadSource, _ sentence: String) -> String {
         let isNamed = sentence.contains(source.url)
         return "\(source.shown)\(isNamed ? "" : " to \(source.url)"): \(sentence)"

@@ -1,4 +1,4 @@
-// The digest of a file to upload, as a value of `Repr-Digest` (RFC 9530).
+// The digest of a file to upload (RFC 9530).
 
 import Glibc
 import SpoolgateCrypto

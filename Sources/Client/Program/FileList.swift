@@ -4,7 +4,9 @@ import Glibc
 import SpoolgatePosix
 
 enum FileList {
-    /// Reads the names in a list, without empty ones; the path `-` is standard input.
+    /// Reads the names in a list, skipping empty ones.
+    ///
+    /// The path `-` means standard input.
     ///
     /// If `isNull` is true, names end with a zero byte instead of a newline.
     ///

@@ -1,8 +1,8 @@
-// A path as the kernel has it: bytes, which need not be UTF-8.
+// A path as the kernel stores it: bytes that need not be valid UTF-8.
 //
-// Swift's strings cannot hold such bytes. So in a path stored as text (arguments, states, the journal), each byte that
-// is not UTF-8 becomes one private scalar, U+10FF00 plus the byte. Invariant: the text of a path reads back as the same
-// bytes.
+// Swift's strings cannot hold such bytes. Therefore, in a path stored as text (arguments, states, the journal), each
+// byte that is not UTF-8 becomes one private scalar, U+10FF00 plus the byte. Invariant: the text of a path reads back
+// as the same bytes.
 
 import Glibc
 import SpoolgateTextFormats
@@ -87,7 +87,7 @@ struct FilePath: Hashable, Sendable {
         FilePath(bytes: bytes.last == Self.slash ? bytes + name : bytes + [Self.slash] + name)
     }
 
-    /// The absolute path; unchanged if it is relative and the working directory was removed.
+    /// The absolute path; unchanged if the path is relative and the working directory was removed.
     var absolute: FilePath {
         guard !isAbsolute, let name = getcwd(nil, 0) else { return self }
         defer { free(name) }
@@ -130,7 +130,7 @@ struct FilePath: Hashable, Sendable {
 
     func withPointer<R>(_ body: (UnsafePointer<CChar>) -> R) -> R {
         (bytes.map { CChar(bitPattern: $0) } + [0]).withUnsafeBufferPointer { buffer in
-            // Never nil: the array has at least the zero.
+            // Never nil, because the array contains at least the zero.
             buffer.baseAddress.map(body) ?? body("")
         }
     }

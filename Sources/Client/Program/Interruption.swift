@@ -1,4 +1,4 @@
-// Signals that ask the command to stop: the transfer pauses, and the same command continues it.
+// Signals that ask the command to stop. The transfer pauses; running the same command again continues it.
 //
 // The invariant: a signal that was ignored at the start (nohup, a background job of a shell) stays ignored.
 
@@ -38,7 +38,7 @@ final class Interruption: Sendable {
 
     var isAsked: Bool { state.updateQuietly(\.isAsked) }
 
-    /// Calls `action` at the first signal, or at once if one was received before.
+    /// Calls `action` at the first signal, or at once if a signal has already been received.
     func onAsked(_ action: @escaping @Sendable () -> Void) {
         let isAsked = state.update { state in
             state.action = action
@@ -47,14 +47,10 @@ final class Interruption: Sendable {
         if isAsked { action() }
     }
 
-    /// Waits until a time of the wall clock, even if the clock is set meanwhile.
+    /// Waits until a time of the wall clock, even if the clock is set during the wait.
     ///
-    /// - Parameters:
-    ///   - moment: the time at which the transfer may start, or nil for at once.
-    ///   - what: the name of the transfer, for the returned sentence.
-    ///   - told: called before a wait, with its duration and the reason.
-    /// - Returns: nil if the transfer may start, or a sentence that says why it does not, because a signal arrived
-    ///   before.
+    /// Returns nil if the transfer may start, or, if a signal arrives first, a sentence that says why `what` does not.
+    /// A `moment` of nil means at once. `told` is called before a wait, with the duration and the reason.
     func wait(
         until moment: WallTime?,
         toBegin what: String,

@@ -1,13 +1,13 @@
 // The lines of the journal of a command for several files.
 //
 // Pure. The invariants: the journal has no credentials; an incomplete or damaged line is ignored, because each line
-// begins with a digest of its rest.
+// begins with a digest of the rest.
 
 import SpoolgateCrypto
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-/// The same command finds its journal again.
+/// The identity of a command, by which the same command finds its journal.
 struct JournalCommand: Equatable, Sendable {
     /// The URL as given.
     var url: String
@@ -54,7 +54,7 @@ enum JournalLine: Equatable {
         return Self.check(rest[...]) + " " + rest
     }
 
-    /// Reads a line; nil if it is incomplete, damaged or from a newer version.
+    /// Reads a line; returns nil if the line is incomplete, damaged or from a newer version.
     init?(_ text: Substring) {
         guard let space = text.utf8.firstIndex(of: UInt8(ascii: " ")) else { return nil }
         let rest = text[text.utf8.index(after: space)...]
@@ -120,7 +120,7 @@ struct JournalKey: Hashable, Sendable {
 struct JournalContent: Sendable {
     struct Entry: Equatable, Sendable {
         var token: String?
-        /// The file's fingerprint when it was accepted; nil if it was not.
+        /// The file's fingerprint when it was accepted; nil if the file was not accepted.
         var done: String?
         /// Why it is unknown whether the server accepted the file; nil if it is known.
         var unknownOutcome: String?
@@ -132,7 +132,7 @@ struct JournalContent: Sendable {
     /// The command; nil if the journal is new.
     var command: JournalCommand?
     var begun = WallTime(seconds: 0)
-    /// The earliest start of the command; nil for at once.
+    /// The earliest start of the command; nil to start at once.
     var notBefore: WallTime?
     var entries: [JournalKey: Entry] = [:]
 
@@ -157,7 +157,7 @@ struct JournalContent: Sendable {
         }
     }
 
-    /// Only the entries that another run needs.
+    /// The lines that another run needs.
     var open: [JournalLine] {
         var lines: [JournalLine] = command.map { [.command($0)] } ?? []
         lines.append(.begun(begun))

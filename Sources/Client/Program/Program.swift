@@ -36,7 +36,7 @@ struct Ending: Error {
 
     init(_ code: Code, _ sentence: String?) { (self.code, self.sentence) = (code, sentence) }
 
-    /// `fix` says what the user can do.
+    /// A failure with `error`; `fix` says what the user can do.
     init(_ error: SystemError, _ fix: String) { self.init(.refused, "\(error); \(fix)") }
 }
 
@@ -67,7 +67,7 @@ extension ParsableCommand {
 
     /// Prints one line on standard error, with the command's name.
     static func tell(_ sentence: String) {
-        // There is no other way to report a failure.
+        // A failure cannot be reported.
         try? StandardError().write(line: "\(name): \(sentence.forTerminal)", .error)
     }
 

@@ -62,14 +62,14 @@ final class ProgressReport: Sendable {
         tell("begun-anew", [("reason", .string(reason))])
     }
 
-    /// Prints a message above the line, if there is one.
+    /// Prints a message above the line if a line is shown.
     func say(_ sentence: String) {
         if form == .lines { state.update { $0.sentences.append(sentence) } }
     }
 
     /// Removes the line, and reports the result.
     ///
-    /// `status` is nil without a response; `place` is the URL of a redirect.
+    /// `status` is nil if there was no response; `place` is the URL of a redirect.
     func end(status: Int?, code: Int32, reason: String?, place: String? = nil) {
         if form == .lines {
             state.update { $0.isEnded = true }

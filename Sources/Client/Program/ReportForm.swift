@@ -11,7 +11,9 @@ enum ReportForm {
     /// Only messages about problems.
     case none
 
-    /// Selects `form` if standard error allows it; a thread runs `draw` until the report ends.
+    /// Selects `form` if standard error allows it.
+    ///
+    /// If lines are drawn, a thread runs `draw` until the report ends.
     init(_ form: ProgressForm, draw: @escaping @Sendable (TerminalLines) -> Void) {
         switch form {
         case .json: self = .json

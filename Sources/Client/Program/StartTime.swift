@@ -57,7 +57,7 @@ enum StartTime {
         return time
     }
 
-    /// Each number has as many digits as `digits` states.
+    /// Returns the numbers in `text`, or nil unless each has as many digits as `digits` states.
     private static func numbers(
         _ text: Substring,
         _ separator: Character,

@@ -12,7 +12,7 @@ struct StateDirectory {
     private let directory: Directory
 
     init(environment: (String) -> String? = Listener.processEnvironment) throws(Ending) {
-        // If there are several, systemd separates them by colons.
+        // If there are several directories, systemd separates them with colons.
         let ofService = environment("STATE_DIRECTORY")?.split(separator: ":").first.map(String.init)
         let told = [environment("XDG_STATE_HOME"), ofService].compactMap { $0 }
             .first { $0.isAbsolutePath }
@@ -39,7 +39,7 @@ struct StateDirectory {
         }
     }
 
-    /// Returns all states, oldest first, each with whether a process uses it.
+    /// Returns all states, oldest first, and whether a process uses each.
     func all() throws(Ending) -> [(state: TransferState, isInUse: Bool)] {
         do throws(SystemError) {
             var states: [(TransferState, Bool)] = []
@@ -59,7 +59,7 @@ struct StateDirectory {
         }
     }
 
-    /// Returns all journals, oldest first, each with whether a process uses it.
+    /// Returns all journals, oldest first, and whether a process uses each.
     func journals() throws(Ending) -> [(content: JournalContent, isInUse: Bool)] {
         do throws(SystemError) {
             var journals: [(JournalContent, Bool)] = []
@@ -88,7 +88,9 @@ struct StateDirectory {
         }
     }
 
-    /// Uses `fresh` if the state is missing or unreadable; returns nil if another process has locked it.
+    /// Locks the state of a transfer, or returns nil if another process has locked the state.
+    ///
+    /// Uses `fresh` if the state is missing or unreadable.
     func take(_ fresh: TransferState) throws(Ending) -> StateFile? {
         do throws(SystemError) {
             return try StateFile.take(fresh, in: directory)
@@ -102,7 +104,7 @@ struct StateDirectory {
 final class StateFile {
     /// The suffix of a new state file until it is renamed.
     static let unfinished = ".new"
-    /// The maximum number of bytes read.
+    /// The maximum number of bytes read from a state file.
     static let limit = 1 << 16
 
     var state: TransferState
@@ -136,7 +138,7 @@ final class StateFile {
         while true {
             guard let file = try open(name, in: directory) else { continue }
             guard try file.tryLock(subject: path) else { return nil }
-            // Another process may have replaced it before it was locked.
+            // Another process may have replaced the file before it was locked.
             guard try file.status(subject: path).names > 0 else { continue }
             let bytes = try file.bytes(at: 0, count: limit, subject: path)
             let kept = TransferState(String(decoding: bytes, as: UTF8.self))
@@ -150,7 +152,7 @@ final class StateFile {
         }
     }
 
-    /// Returns nil if another process created the file at the same time.
+    /// Opens or creates a state file; returns nil if another process created the file at the same time.
     private static func open(
         _ name: String,
         in directory: Directory

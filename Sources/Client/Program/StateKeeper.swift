@@ -5,7 +5,7 @@
 import ResumableUpload
 import SpoolgatePosix
 
-/// Used by the thread of the transfer.
+/// Keeps the state of a transfer; used only by the transfer's thread.
 final class StateKeeper: @unchecked Sendable {
     private let file: StateFile?
     private let isDurable: Bool
@@ -39,7 +39,7 @@ final class StateKeeper: @unchecked Sendable {
         guard let file else { return }
         file.state.token = token
         if token == nil { (file.state.received, file.state.total) = (0, nil) }
-        // A full disk does not stop the transfer, but if it is interrupted, the next run starts again.
+        // A full disk does not stop the transfer, but if the transfer is interrupted, the next run starts again.
         try? file.save(isDurable: isDurable || token == nil)
     }
 

@@ -13,7 +13,7 @@ struct TargetURL: Sendable, Equatable {
 
     init(_ text: String) {
         self.text = text
-        // Bytes, because a combining mark after `?` or `#` would hide it.
+        // Compares bytes, because a combining mark would hide the `?` or `#` before it.
         let end = text.utf8.firstIndex { "?#".utf8.contains($0) } ?? text.endIndex
         path = text[..<end]
         rest = text[end...]
@@ -24,8 +24,8 @@ struct TargetURL: Sendable, Equatable {
 
     /// Returns the URL of a file below this URL; a query stays after the path.
     ///
-    /// - Parameter segments: the path of the file, each name as bytes.
-    /// - Returns: an absolute URL; all bytes of names are percent-encoded unless they are unreserved (RFC 3986, §2.3).
+    /// The URL is absolute. `segments` are the names in the file's path, as bytes; all bytes are percent-encoded unless
+    /// they are unreserved (RFC 3986, §2.3).
     func url(of segments: [[UInt8]]) -> String {
         let names = segments.map { PercentText.encode($0) }.joined(separator: "/")
         return path + (isDirectory ? "" : "/") + names + rest

@@ -5,7 +5,7 @@
 import Glibc
 import SpoolgatePosix
 
-/// Used by one thread; writes to standard error.
+/// Lines on standard error; must be used by only one thread.
 final class TerminalLines: @unchecked Sendable {
     /// The width of each drawn line in columns.
     private var drawn: [Int] = []
@@ -35,11 +35,11 @@ final class TerminalLines: @unchecked Sendable {
 
     static func write(_ text: String) {
         let bytes = Array(text.utf8)
-        // Progress is not worth an error.
+        // A failure to show progress is ignored.
         _ = Glibc.write(STDERR_FILENO, bytes, bytes.count)
     }
 
-    /// Read each time, because it may change.
+    /// The size is read each time, because it may change.
     private var size: (columns: Int, rows: Int) {
         Terminal.errors.size.map { ($0.columns, $0.rows) } ?? (80, 24)
     }

@@ -27,7 +27,7 @@ struct TransferLine {
     mutating func rename(_ name: String) { self.name = name.forTerminal }
 
     mutating func note(_ progress: Transfer.Progress, at now: Deadline) {
-        // After a disconnection, content is sent again: older samples would give a wrong rate.
+        // After a disconnection, content is sent again, so that older samples would give a wrong rate.
         if progress.sent < self.progress?.sent ?? 0 { samples = [] }
         self.progress = progress
         waiting = nil
@@ -110,7 +110,7 @@ struct TransferLine {
         return total == 0 ? 100 : Int64(Double(progress.received) / Double(total) * 100)
     }
 
-    /// Shows `=` for received content, and `-` for other sent content.
+    /// Returns a bar with `=` for received content, and `-` for other sent content.
     private func bar(_ width: Int) -> String {
         guard let progress, let total = progress.total else { return "" }
         let room = width - 2
@@ -124,7 +124,7 @@ struct TransferLine {
             + String(repeating: " ", count: room - sent) + "]"
     }
 
-    /// In bytes per second; nil during the first second.
+    /// Returns the rate in bytes per second; nil during the first second.
     private func rate(at now: Deadline) -> Int64? {
         guard let first = samples.first, let progress,
             now.nanoseconds - first.nanoseconds > 1_000_000_000

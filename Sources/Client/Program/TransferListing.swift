@@ -4,14 +4,14 @@ import SpoolgatePosix
 import SpoolgateTextFormats
 
 enum TransferListing {
-    /// Prints one line for each, oldest first, or a message on standard error if there are none.
+    /// Prints one line for each transfer, oldest first, or a message on standard error if there are none.
     static func tell(_ kind: TransferState.Kind) throws(Ending) {
         let states = try StateDirectory()
         let transfers = try states.all().filter { $0.state.kind == kind }
         let journals = kind == .upload ? try states.journals() : []
         if transfers.isEmpty, journals.isEmpty {
             let noun = kind == .upload ? "uploads" : "downloads"
-            // There is no other way to report a failure.
+            // A failure cannot be reported.
             try? StandardError().write(line: "No interrupted \(noun).", .notice)
         }
         for (state, isInUse) in transfers {

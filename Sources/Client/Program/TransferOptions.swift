@@ -16,7 +16,7 @@ enum ProgressForm: String, CaseIterable, ExpressibleByArgument {
     case none
 }
 
-/// The last of several flags counts, as with curl(1).
+/// If several flags are given, the last one applies, as with curl(1).
 enum HTTPVersion: EnumerableFlag {
     case http1, http2
 
@@ -180,7 +180,9 @@ struct TransferOptions: ParsableArguments {
     }
 }
 
-/// Returns a parser that calls `read`; if that returns nil, its error message is the option's value and `fault`.
+/// Returns a parser that calls `read`.
+///
+/// If `read` returns nil, the parser's error message is the option's value and `fault`.
 func reading<Value>(
     _ fault: String,
     _ read: @escaping @Sendable (String) -> Value?

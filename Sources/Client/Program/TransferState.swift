@@ -1,6 +1,6 @@
 // The state of one transfer between two runs of the same command, and its text.
 //
-// Pure. The invariant: it has no credentials, and its text reads back as the same state.
+// Pure. The invariant: a state has no credentials, and its text can be parsed back into the same state.
 
 import SpoolgateCrypto
 import SpoolgatePosix
@@ -20,11 +20,11 @@ struct TransferState: Equatable {
     var begun: WallTime
     /// The text of the token; nil if the server has no content of the transfer.
     var token: String?
-    /// The bytes that the receiving side has, as last known.
+    /// The last known number of bytes that the receiving side has.
     var received: Int64 = 0
-    /// In bytes; nil if unknown.
+    /// The size of the content in bytes; nil if unknown.
     var total: Int64?
-    /// The earliest start; nil for at once.
+    /// The earliest time to start; nil to start at once.
     var notBefore: WallTime?
     /// The value of the upload's `Repr-Digest`.
     var digest: String?
@@ -36,13 +36,13 @@ struct TransferState: Equatable {
         begun = .now
     }
 
-    /// The name of the state file, the same for the same command.
+    /// The name of the state file, which is the same in each run of the same command.
     var name: String {
         let identity = [kind.rawValue, url, file, method].joined(separator: "\0")
         return Hexadecimal.text(Array(SHA256.digest(Array(identity.utf8).span.bytes).prefix(16)))
     }
 
-    /// Lines of `name: value`, after a line that identifies the format.
+    /// The state as lines of `name: value`, after a line that identifies the format.
     var text: String {
         let members: [(String, String?)] = [
             ("kind", kind.rawValue), ("url", url), ("file", file), ("method", method),
@@ -57,7 +57,9 @@ struct TransferState: Equatable {
         return Self.first + "\n" + lines.joined()
     }
 
-    /// Ignores unknown names; nil if the text is not a complete state.
+    /// Parses `text`, ignoring unknown names.
+    ///
+    /// Returns nil if the text is not a complete state.
     init?(_ text: String) {
         let lines = text.split(separator: "\n", omittingEmptySubsequences: false)
         // A complete text ends with a newline.

@@ -1,6 +1,6 @@
 // One run of `spoolgate-upload` for one file or stream.
 //
-// The invariant: if the server may have accepted an upload, it is sent again only with the user's consent.
+// The invariant: an upload that the server may have accepted is sent again only with the user's consent.
 
 import Glibc
 import HTTPTypes
@@ -56,7 +56,7 @@ struct UploadJob {
         }
         var quick = options
         quick.connection.retryFor = .zero
-        // If this fails, the server removes the upload when it expires.
+        // If the removal fails, the server removes the upload when the upload expires.
         try? Upload.remove(token, options: quick)
         (file.state.token, file.state.received, file.state.total) = (nil, 0, nil)
         try save()
@@ -98,7 +98,7 @@ struct UploadJob {
         }
     }
 
-    /// Returns nil to upload from the beginning.
+    /// Returns the token to resume with; nil to upload from the beginning.
     private func tokenToGoOnWith() throws -> Upload.Token? {
         let kept = file.state.token.flatMap { Upload.Token($0) }
         do throws(TransferError) {
@@ -193,7 +193,7 @@ struct UploadJob {
     ) -> Ending {
         let state = file.state
         if code == .later || keepsState || state.token != nil || state.unknownOutcome != nil {
-            // If this fails, the older state on the disk is still correct.
+            // If saving fails, the older state on the disk is still correct.
             try? file.save()
         } else {
             file.remove()

@@ -1,7 +1,7 @@
-// The journal of a command for several files: one file, only appended to, locked by the process.
+// The journal of a command for several files: one append-only file that the process locks.
 //
-// Concurrent uploads share syncs: one thread syncs for all that wait (group commit). The invariants: a line is durable
-// when `addDurably` returns; an incomplete line at the end is ignored and damages no later line.
+// Concurrent uploads share syncs: one thread syncs for all waiting threads (group commit). The invariants: a line is
+// durable when `addDurably` returns; an incomplete line at the end is ignored and damages no later line.
 
 import Glibc
 import SpoolgatePosix
@@ -52,7 +52,7 @@ final class UploadJournal: Sendable {
             let file = try AppendedFile(path: name, in: directory, mode: 0o600)
             guard try file.descriptor.tryLock(subject: path) else { return nil }
             let status = try file.descriptor.status(subject: path)
-            // Another process may have replaced it before it was locked.
+            // Another process may have replaced the journal before this lock was acquired.
             guard status.names > 0 else { continue }
             let bytes = try file.descriptor.bytes(at: 0, count: Int(status.size), subject: path)
             let content = JournalContent(bytes)
@@ -100,7 +100,7 @@ final class UploadJournal: Sendable {
     func sync() throws(SystemError) {
         let own = state.updateQuietly(\.written)
         while true {
-            // The inner nil means that another thread has synced. Otherwise this thread syncs for all that wait.
+            // The inner nil means that another thread has synced. Otherwise this thread syncs for all waiting threads.
             let target = state.wait(until: .never, isQuiet: true) { state -> Int?? in
                 if state.durable >= own { return .some(nil) }
                 guard !state.isSyncing else { return nil }

@@ -5,14 +5,14 @@ import ResumableUpload
 import SpoolgatePosix
 
 struct UploadSource: Sendable {
-    /// An absolute path; nil for standard input.
+    /// The absolute path of the source; nil for standard input.
     let path: FilePath?
     /// The name on the progress line.
     let name: String
     /// The name in messages: the path as given.
     let shown: String
     let url: String
-    /// Whether it cannot be read again from its beginning.
+    /// Whether the source cannot be read again from its beginning.
     let isStream: Bool
     /// The size in bytes when the command began; 0 for a stream.
     let size: Int64

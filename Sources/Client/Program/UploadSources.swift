@@ -76,7 +76,9 @@ struct UploadSources {
         }
     }
 
-    /// Throws if the list cannot be read, or two files have the same URL.
+    /// Finds the files to send.
+    ///
+    /// Throws if the list cannot be read, or if two files have the same URL.
     init(_ request: Request) throws(Ending) {
         self.request = request
         for path in request.paths { add(argument: path) }

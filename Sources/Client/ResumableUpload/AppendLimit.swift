@@ -6,12 +6,12 @@ import SpoolgatePosix
 
 /// The maximum content of one request; may be used from any thread.
 final class AppendLimit: Sendable {
-    /// In bytes; a proxy with a lower limit is not supported.
+    /// The lowest possible limit in bytes; a proxy with a lower one is not supported.
     static let least: Int64 = 64 << 10
 
     private let known = Monitor<Int64?>(nil)
 
-    /// In bytes; nil if no limit is known.
+    /// The current limit in bytes; nil if no limit is known.
     var bytes: Int64? { known.updateQuietly { $0 } }
 
     /// Applies the user's limit.
@@ -19,7 +19,9 @@ final class AppendLimit: Sendable {
         known.updateQuietly { $0 = min($0 ?? .max, max(bytes, Self.least)) }
     }
 
-    /// Lowers the limit to half of `bytes`, which were refused, unless it is lower already; returns the limit.
+    /// Lowers the limit to half of `bytes`, the size of a refused request, unless the limit is already lower.
+    ///
+    /// Returns the limit.
     func lower(below bytes: Int64) -> Int64 {
         known.updateQuietly { known in
             let limit = min(known ?? .max, max(bytes / 2, Self.least))

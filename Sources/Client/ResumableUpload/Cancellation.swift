@@ -71,7 +71,7 @@ final class Cancellation: TransferRun {
         }
     }
 
-    /// Returns whether the server lacks a part of the body; blocks until it has responded.
+    /// Returns whether the server lacks a part of the body; blocks until the server has responded.
     func isPartial() throws(TransferError) -> Bool {
         while true {
             let (answer, read) = try ask(.head)

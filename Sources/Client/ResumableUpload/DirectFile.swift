@@ -40,7 +40,9 @@ final class DirectFile {
         }
     }
 
-    /// Returns the open descriptor that a path such as `/dev/stdout` names; it may be a regular file.
+    /// Returns the open descriptor that a path such as `/dev/stdout` names.
+    ///
+    /// The descriptor may be of a regular file.
     private static func descriptor(_ path: String) -> Int32? {
         if path == "/dev/stdout" { return STDOUT_FILENO }
         if path == "/dev/stderr" { return STDERR_FILENO }
@@ -50,7 +52,7 @@ final class DirectFile {
         return nil
     }
 
-    /// Waits for a slow reader.
+    /// Writes all bytes, waiting for a slow reader.
     func write(_ bytes: UnsafeRawBufferPointer) throws(ContentFault) {
         var rest = bytes
         while !rest.isEmpty {

@@ -17,16 +17,14 @@ public final class Download: Sendable {
 
     /// A stream of the events from now on; the newest 256 are buffered.
     ///
-    /// It ends with the current run or the next one; if the last run succeeded or failed permanently, it ends at once.
+    /// The stream ends with the current run or the next one, or at once if the last run succeeded or failed
+    /// permanently.
     public var events: AsyncStream<Download.Event> { transfer.events }
 
     /// Creates a download; no request is sent before it runs.
     ///
-    /// - Parameters:
-    ///   - url: the URL to download; absolute, without user and password.
-    ///   - destination: the place for the content.
-    ///   - options: the options.
-    ///   - onEvent: called for each event on the download's thread; the download waits until it returns.
+    /// `url` must be absolute, without user and password. The download's thread calls `onEvent` for each event and
+    /// waits until it returns.
     public convenience init(
         _ url: String,
         to destination: Download.Destination = .body,
@@ -89,7 +87,7 @@ public final class Download: Sendable {
 
     /// The token to resume with; nil if no content has arrived or the server sends no strong validator.
     ///
-    /// For `.body`, it continues after the last bytes that the reader received.
+    /// For `.body`, the token continues after the last bytes that the reader received.
     public var token: Download.Token? {
         guard isBody, var token = transfer.token else { return transfer.token }
         token.offset = channel.given
@@ -131,10 +129,8 @@ public final class Download: Sendable {
 
     /// Downloads like `perform`, but also ends the run if a request to stop arrived before it began.
     ///
-    /// - Parameter isStopped: called once after the run has begun; returns true to pause the run. From then on,
-    ///   `requestPause` on another thread takes effect.
-    /// - Returns: the status and fields of the last response.
-    /// - Throws: the reason if the download did not complete; `token` resumes it.
+    /// `isStopped` is called once after the run has begun, and returns true to pause the run. From then on,
+    /// `requestPause` on another thread takes effect.
     package func perform(unless isStopped: () -> Bool) throws(TransferError) -> Transfer.Answer {
         if isBody { throw noRun }
         return try transfer.perform(unless: isStopped)
@@ -151,7 +147,7 @@ public final class Download: Sendable {
 
     // MARK: The body
 
-    /// Begins the run that fills the body; returns nil if there is no body, or it already has a reader.
+    /// Begins the run that fills the body; returns nil if there is no body, or if the body already has a reader.
     func beginBody() -> Task<Void, Never>? {
         guard isBody, channel.take() else { return nil }
         return Task { [self] in

@@ -85,7 +85,7 @@ final class DownloadChannel: Sendable {
         let reader = state.update { state in
             defer { state.reader = nil }
             state.end = result
-            // A waiting reader has received all pieces, and now the result.
+            // A waiting reader has received all pieces, and now receives the result.
             if state.reader != nil { state.end = .success(()) }
             return state.reader
         }
@@ -102,7 +102,7 @@ final class DownloadChannel: Sendable {
         }
     }
 
-    /// Waits for the next bytes; nil is the end of the content.
+    /// Waits for the next bytes and returns them; nil at the end of the content.
     ///
     /// - Throws: the error of the download after its last bytes; `CancellationError` after `close`, or if another task
     ///   is waiting.
@@ -118,7 +118,7 @@ final class DownloadChannel: Sendable {
         }
     }
 
-    /// A waiting reader throws `CancellationError`.
+    /// Closes the channel; a waiting reader throws `CancellationError`.
     func close() {
         let reader = state.update { state in
             defer { state.reader = nil }

@@ -13,7 +13,7 @@ extension Download {
 
         /// A file; the content is written to `PATH.part`, made durable and then renamed.
         ///
-        /// If another download, in any process, writes to the same file, a run throws `.later`. A file that is not
+        /// A run throws `.later` if another download in any process is writing to the same file. A file that is not
         /// regular, such as a device or a FIFO, is written to directly and in order.
         public static func file(_ path: String) -> Destination {
             Destination(kind: .file(path))

@@ -15,22 +15,19 @@ final class DownloadPlace {
 
     private let kind: Kind
     private let isStopped: () -> Bool
-    /// The number of bytes that the destination has, and so the offset of the next byte.
+    /// The number of bytes that the destination has, which is also the offset of the next byte.
     private(set) var offset: Int64
-    /// Why the destination lacks bytes that the token counts as received; nil if it has them.
+    /// Why the destination lacks bytes that the token counts as received; nil if no bytes are missing.
     let loss: String?
-    /// The digests of bytes that cannot be read back; nil if they are not wanted.
+    /// The digests of bytes that cannot be read back; nil if no digests are needed.
     private var running: RunningDigests?
 
     /// Opens the destination, to continue at the token's offset if possible.
     ///
-    /// - Parameters:
-    ///   - destination: the place for the content.
-    ///   - channel: the channel of a body.
-    ///   - token: the token of an earlier run; nil for a new download.
-    ///   - isStopped: called during waits; returns true if the download should end.
-    /// - Throws: a fault if the destination cannot be written to; of kind `.later` if another download writes to the
-    ///   file.
+    /// Calls `isStopped` during waits; it returns true if the download should end.
+    ///
+    /// - Throws: a fault if the destination cannot be written to. Its kind is `.later` if another download is writing
+    ///   to the file.
     init(
         _ destination: Download.Destination,
         _ channel: DownloadChannel,
@@ -124,12 +121,14 @@ final class DownloadPlace {
         offset += Int64(bytes.count)
     }
 
-    /// Starts the digests of bytes that cannot be read back, before the first byte.
+    /// Starts the digests if the bytes cannot be read back.
+    ///
+    /// Has no effect after the first byte.
     func willCompare(with digest: DownloadDigest) {
         if isHandedOver, offset == 0 { running = digest.running() }
     }
 
-    /// Returns nil if the download was stopped first.
+    /// Returns whether the content matches `digest`; nil if the download was stopped first.
     func isRight(_ digest: DownloadDigest) throws(ContentFault) -> Bool? {
         guard case .file(let part) = kind else {
             return running.map { digest.isRight($0) } ?? false

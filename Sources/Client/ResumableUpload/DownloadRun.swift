@@ -1,8 +1,8 @@
 // One run of a download.
 //
-// After an interruption, it requests the rest by `Range`, with `If-Range` and the strong validator of the beginning,
-// and compares each part with the beginning. It never combines two representations (RFC 9110 §13.1.5, §14). The
-// invariant: each byte is written once, at its offset.
+// After an interruption, the run requests the rest by `Range`, with `If-Range` and the strong validator of the
+// beginning, and compares each part with the beginning. It never combines two representations (RFC 9110 §13.1.5, §14).
+// The invariant: each byte is written once, at its offset.
 
 import Glibc
 import HTTPTypes
@@ -21,15 +21,15 @@ final class DownloadRun: TransferRun {
     private let place: DownloadPlace
     var patience: RetryBackoff
 
-    /// The representation of the received bytes; nil if there are none, or they will be downloaded again.
+    /// The representation of the received bytes; nil if no bytes were received, or if they will be downloaded again.
     private var begun: Representation?
-    /// Whether earlier content had an entity tag or a date; a response without both is then not trusted.
+    /// Whether earlier content had an entity tag or a date; if so, a response with neither is not trusted.
     private var wasNamed: Bool
     /// Whether a complete download had a wrong digest.
     private var wasCorrupt = false
     private var mismatches = 0
     private var furthest: Int64 = 0
-    /// Whether the response's content is written to the destination; nil until its header section was examined.
+    /// Whether the response's content is written to the destination; nil until its header section has been examined.
     private var isTaken: Bool?
     /// The range of the response's content; nil for the whole representation.
     private var part: PartRange?
@@ -40,11 +40,11 @@ final class DownloadRun: TransferRun {
     private var nextSync = Deadline.after(.seconds(1))
 
     private static let answerLimit = 64 << 10
-    /// The number of mismatching parts after which another one ends the download.
+    /// The number of mismatching parts to tolerate; one more ends the download.
     private static let mismatchLimit = 2
     var name: String { "the download of \(source.text)" }
     var connection: Transfer.Connection { options.connection }
-    /// Always nil: an event reports the token of a download.
+    /// Always nil, because an event reports the token of a download.
     var tokenLeft: Upload.Token? { nil }
 
     init(
@@ -180,6 +180,8 @@ final class DownloadRun: TransferRun {
         return nil
     }
 
+    /// Finishes the download.
+    ///
     /// Returns nil if the digest does not match and the content must be downloaded again.
     private func finish(_ head: ResponseHead) throws(TransferError) -> Transfer.Answer? {
         do throws(ContentFault) {
@@ -212,7 +214,7 @@ final class DownloadRun: TransferRun {
         return isRight
     }
 
-    /// Discards the received bytes to start again; returns false the second time, or if that is impossible.
+    /// Discards the received bytes to start again; returns false the second time, or if the bytes were passed on.
     ///
     /// A second download makes sense because a disk may have lost bytes in a crash.
     private func mayComeAgain() -> Bool {
@@ -225,6 +227,8 @@ final class DownloadRun: TransferRun {
 
     // MARK: Content
 
+    /// Handles received bytes.
+    ///
     /// Returns false to end the transfer.
     private func take(_ bytes: UnsafeRawBufferPointer, of head: ResponseHead) -> Bool {
         do throws(ContentFault) {
@@ -249,7 +253,7 @@ final class DownloadRun: TransferRun {
         return true
     }
 
-    /// Bytes that are downloaded again are no progress until the highest earlier offset is passed.
+    /// Without a validator, bytes count as progress only beyond the highest earlier offset.
     private func noteProgress() {
         guard begun?.validator != nil || place.offset > furthest else { return }
         furthest = max(furthest, place.offset)
@@ -331,7 +335,7 @@ final class DownloadRun: TransferRun {
         return begun.difference(from: Representation(fields, total: range.total))
     }
 
-    /// Throws if the server sent no digest.
+    /// Throws if a digest is to be verified but the server sent none.
     private func learnDigest() throws(ContentFault) {
         guard options.verifiesDigest else { return }
         guard let digest = begun?.digest else {

@@ -14,7 +14,7 @@ extension Download {
         /// The validator of the representation: its strong entity tag or its `Last-Modified` date.
         ///
         /// A date is used only if `date` is at least 60 seconds later, because two representations may otherwise have
-        /// the same one.
+        /// the same date.
         public var validator: String
         /// The representation's `Last-Modified` if `validator` is an entity tag; nil if unknown.
         public var lastModified: String?

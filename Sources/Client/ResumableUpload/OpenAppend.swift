@@ -1,4 +1,4 @@
-// Appends of unknown length, which send streams: one request stays open while the server reports received content (104
+// Appends of unknown length, which send streams. One request stays open while the server reports received content (104
 // with `Upload-Offset`, draft-12 §4.1.1). Each report frees memory.
 //
 // The invariant: an open append never completes an upload, so another append can always send the rest.
@@ -16,7 +16,7 @@ enum OpenAppends {
     case doubted
     /// The server reports received content.
     case reported
-    /// Open appends fail, or the server's reports of received content are too rare: each append states its length.
+    /// Open appends fail, or the server reports received content too rarely, so each append states its length.
     case unusable
 }
 
@@ -26,7 +26,7 @@ private final class OpenAppend {
     private static let streamPatience = Duration.seconds(1)
     /// The append ends after this time with a full window and without a report.
     private static let reportPatience = Duration.seconds(3)
-    /// The append ends after this time without a report: a proxy may buffer the request until then.
+    /// The append ends after this time without a report, because a proxy may buffer the request until then.
     private static let silence = Duration.seconds(10)
     /// The maximum time that one call of `give` waits for bytes of the stream.
     private static let look = Duration.milliseconds(20)
@@ -46,9 +46,6 @@ private final class OpenAppend {
 
     /// Provides the next bytes.
     ///
-    /// - Parameters:
-    ///   - buffer: the memory for them.
-    ///   - isReported: whether the server reports received content.
     /// - Returns: the number of bytes provided, the end of the content, or that the request must wait.
     /// - Throws: the errors of `StreamContent.take`.
     func give(
@@ -148,7 +145,9 @@ extension UploadRun {
         }
     }
 
-    /// Returns whether the server refused this form of append; if so, selects another form for later appends.
+    /// Returns whether the server refused this form of append.
+    ///
+    /// If so, selects another form for later appends.
     private func isRefusedOpenly(
         _ sent: Portion,
         from start: Int64,

@@ -63,7 +63,7 @@ final class PartFile {
         }
     }
 
-    /// A write at offset 0 truncates the file first.
+    /// Writes `bytes` at `offset`, after truncating the file if `offset` is 0.
     func write(_ bytes: UnsafeRawBufferPointer, at offset: Int64) throws(ContentFault) {
         // The content may be from another download.
         if offset == 0, ftruncate(number, 0) != 0 { throw .of("ftruncate", part) }

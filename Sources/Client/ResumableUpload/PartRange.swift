@@ -1,6 +1,6 @@
 // The field `Content-Range` of a part (RFC 9110 §14.4).
 //
-// Pure. The invariant: a range is not empty, and lies within the whole if its length is known.
+// Pure. The invariant: a range is not empty, and lies within the whole if `total` is known.
 
 import HTTPTypes
 import SpoolgateTextFormats

@@ -19,7 +19,7 @@ enum ProblemDocument {
         members(fields, content)?["code"]
     }
 
-    /// Returns nil if the content is not a problem document.
+    /// Returns the document's strings by name; nil if the content is not a problem document.
     private static func members(_ fields: HTTPFields, _ content: [UInt8]) -> [String: String]? {
         guard let type = fields.value(of: .contentType),
             MediaType.of(type, is: "application/problem+json")

@@ -25,7 +25,7 @@ struct Representation {
     static let absence =
         "the server sends no strong validator (an ETag, or a Last-Modified a minute before Date)"
 
-    /// `total` is in bytes, by the framing or the range; nil if unknown.
+    /// `total` is the length in bytes according to the framing or the range; nil if unknown.
     init(_ fields: HTTPFields, total: Int64?) {
         tag = fields.value(of: .eTag)
         modified = fields.value(of: .lastModified)
@@ -43,7 +43,7 @@ struct Representation {
         digest = token.digest.flatMap { DownloadDigest(value: $0) }
     }
 
-    /// For `If-Range`: a strong entity tag or, without any entity tag, a strong date.
+    /// The value for `If-Range`: a strong entity tag or, if there is no entity tag, a strong date.
     var validator: String? {
         if let tag, Self.isStrong(tag) { return tag }
         if let tag, Self.isWeak(tag) { return nil }
@@ -54,7 +54,7 @@ struct Representation {
         return modified
     }
 
-    /// Whether it has an entity tag or a date, weak or strong.
+    /// Whether the representation has an entity tag or a date, weak or strong.
     var isNamed: Bool { tag != nil || modified != nil }
 
     mutating func learn(from part: Representation) {

@@ -39,7 +39,7 @@ struct ExchangeResult {
 }
 
 extension Transfer.Answer {
-    /// Returns nil if `Location` is missing or invalid.
+    /// Returns the resolved `Location`; nil if it is missing or invalid.
     func location(from url: URLText) -> URLText? {
         fields.value(of: .location).flatMap { url.resolved($0) }
     }
@@ -79,7 +79,7 @@ final class ServerExchange {
     /// Sends one request with the credentials.
     ///
     /// `heard` receives each interim response. `sink` receives the content piece by piece, and returns false to end the
-    /// request; without it, the result keeps the content.
+    /// request. Without `sink`, the result keeps the content.
     func send(
         _ method: HTTPRequest.Method,
         _ url: URLText,

@@ -81,7 +81,7 @@ final class StreamWindow: Sendable {
         } ?? false
     }
 
-    /// Lets `fill` write into free memory; returns 0 if the window is full.
+    /// Lets `fill` write into free memory, and returns the number of bytes written; 0 if the window is full.
     func put(_ fill: (UnsafeMutableRawBufferPointer) -> Int) -> Int {
         let (end, most) = state.updateQuietly { ($0.end, room($0)) }
         let place = Int(end % capacity)
@@ -134,7 +134,9 @@ final class StreamWindow: Sendable {
         return whole ?? state.updateQuietly { look($0) }
     }
 
-    /// Returns false if some of the bytes are not in the window.
+    /// Copies the bytes at `offset`.
+    ///
+    /// Returns false if some of them are not in the window.
     func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int64) -> Bool {
         let (start, end) = state.updateQuietly { ($0.start, $0.end) }
         guard offset >= start, offset + Int64(buffer.count) <= end else { return false }
@@ -239,10 +241,6 @@ final class StreamContent: UploadContent {
 
     /// Copies the available bytes from `offset` on; if there are none yet, waits up to `limit` for the first one.
     ///
-    /// - Parameters:
-    ///   - buffer: the memory for the bytes.
-    ///   - offset: their offset in the stream.
-    ///   - limit: the maximum time to wait.
     /// - Returns: the number of bytes, and the state of the stream.
     /// - Throws: `ContentFault` if the stream failed, or if its length differs from the declared one.
     func take(

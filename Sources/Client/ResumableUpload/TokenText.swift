@@ -11,7 +11,7 @@ enum TokenText {
         return (["v1", kind] + words).joined(separator: " ")
     }
 
-    /// Returns the values by name, also those from newer versions, or nil if the text is invalid.
+    /// Returns the values by name, including those from newer versions, or nil if the text is invalid.
     static func read(_ kind: String, _ text: String) -> [String: String]? {
         let words = text.split { $0.isWhitespace }
         guard words.count > 2, words[0] == "v1", words[1] == kind else { return nil }
@@ -27,7 +27,9 @@ enum TokenText {
         return parts
     }
 
-    /// An inner nil means that the number is missing, an outer nil that it is invalid.
+    /// Parses a number.
+    ///
+    /// The inner nil means that the text is missing, the outer nil that the text is invalid.
     static func number(_ text: String?) -> Int64?? {
         guard let text else { return .some(nil) }
         guard let number = Int64(digits: text) else { return nil }

@@ -9,11 +9,11 @@ public enum Transfer {
     public enum Event<Token: Sendable & Equatable>: Sendable, Equatable {
         /// The transfer can be resumed with this token, which replaces earlier ones.
         ///
-        /// An upload reports it again before the last byte is sent, with `mayBeComplete` set.
+        /// An upload reports the token again before the last byte is sent, with `mayBeComplete` set.
         case resumable(Token)
         /// The transfer has progressed.
         case progress(Progress)
-        /// The transfer waits before its next attempt.
+        /// The transfer is waiting before its next attempt.
         case waiting(Duration, reason: String)
         /// The transfer starts again from the first byte.
         ///

@@ -20,7 +20,7 @@ extension Transfer {
         /// time of 100 ms, nginx's default of 64 KiB allows 0.65 MB/s and the 1 MiB of spoolgate's location 9 MB/s,
         /// while HTTP/1.1 reaches 124 MB/s.
         public var version = Version.http1
-        /// The maximum time to connect, including TLS, and afterwards without a byte in either direction.
+        /// The maximum time to connect, including TLS, and later the maximum time without a byte in either direction.
         public var stall = Duration.seconds(30)
         /// The maximum time to wait for a response after the request was sent.
         public var answerTimeout = Duration.seconds(300)
@@ -29,9 +29,11 @@ extension Transfer {
         /// The pause before the first retry; each further pause is twice as long, up to a minute, until there is
         /// progress.
         public var firstPause = Duration.seconds(1)
-        /// The maximum average rate in bytes per second, 0 for no limit; bursts of a few MiB may be faster.
+        /// The maximum average rate in bytes per second; 0 means no limit.
+        ///
+        /// Bursts of a few MiB may be faster.
         public var rateLimit: Int64 = 0
-        /// The PEM file of the trusted certificate authorities; nil for the system's.
+        /// The PEM file of the trusted certificate authorities; nil to use the system's.
         public var certificateAuthority: String?
         /// The PEM file of the client certificate; nil for none.
         public var clientCertificate: String?

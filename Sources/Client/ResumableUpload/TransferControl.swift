@@ -21,7 +21,9 @@ final class TransferControl: Sendable {
     var wish: Wish { state.updateQuietly(\.wish) }
     var isStopped: Bool { wish != .run }
 
-    /// Does not wait; only the first call during a run has an effect.
+    /// Passes `wish` to the run without waiting.
+    ///
+    /// Only the first call during a run has an effect.
     func ask(_ wish: Wish) {
         let action = state.update { state -> (@Sendable () -> Void)? in
             guard state.isRunning, state.wish == .run else { return nil }
@@ -32,7 +34,7 @@ final class TransferControl: Sendable {
         action?()
     }
 
-    /// Calls `action` when the owner asks the run to end, or at once if it already has.
+    /// Calls `action` when the owner asks the run to end, or at once if the owner already has.
     func whenAsked(_ action: @escaping @Sendable () -> Void) {
         let isAsked = state.updateQuietly { state in
             if state.wish == .run { state.whenAsked = action }
@@ -46,7 +48,7 @@ final class TransferControl: Sendable {
         _ = state.wait(until: .after(duration), isQuiet: true) { $0.wish == .run ? nil : true }
     }
 
-    /// Returns false if a run is already in progress.
+    /// Begins a run; returns false if one is already in progress.
     func begin() -> Bool {
         state.updateQuietly { state in
             defer { state.isRunning = true }
@@ -54,7 +56,7 @@ final class TransferControl: Sendable {
         }
     }
 
-    /// Also discards the owner's instruction.
+    /// Ends the run, and discards the owner's instruction.
     func end() {
         let awaiting = state.update { state in
             let awaiting = state.awaiting

@@ -27,7 +27,8 @@ public struct TransferError: Error, Sendable, Equatable, CustomStringConvertible
         case unsupported
         /// The upload resource is gone, and the body cannot be read again from its beginning.
         case gone
-        /// All content was sent, but it is unknown whether the server accepted it; sending it again may duplicate it.
+        /// All content was sent, but it is unknown whether the server accepted the upload; sending it again may
+        /// duplicate it.
         case unknownOutcome
         /// The transfer made no progress for `retryFor`; resume it with `token`, or start again.
         case later
@@ -35,7 +36,7 @@ public struct TransferError: Error, Sendable, Equatable, CustomStringConvertible
         case paused
         /// `cancel` was called.
         case cancelled
-        /// A write came too late: the body was finished, or the run had ended with an error.
+        /// A write came too late, because the body was finished or the run had ended with an error.
         case closed
     }
 
@@ -45,7 +46,7 @@ public struct TransferError: Error, Sendable, Equatable, CustomStringConvertible
     public var reason: String
     /// The response that led to the error; nil if there is none.
     public var answer: Transfer.Answer?
-    /// The token to resume the upload with; nil if the server has no content of it, and for downloads.
+    /// The token to resume the upload with; nil for downloads, and if the server has no content of the upload.
     public var token: Upload.Token?
 
     /// Creates an error from its parts.

@@ -27,14 +27,9 @@ final class TransferHandle<Token: Sendable & Equatable>: Sendable {
     private let onEvent: (@Sendable (Event) -> Void)?
     private let body: @Sendable (TransferHandle) throws(TransferError) -> Transfer.Answer
 
-    /// Creates a transfer.
+    /// Creates a transfer that resumes from `token`; nil begins a new one.
     ///
-    /// - Parameters:
-    ///   - name: its name in a sentence.
-    ///   - token: the token to resume from; nil for a new transfer.
-    ///   - session: provides connections and slots; nil for none.
-    ///   - onEvent: called for each event, on the transfer's thread.
-    ///   - body: performs one run.
+    /// `name` is part of sentences. `onEvent` is called on the transfer's thread; `body` performs one run.
     init(
         _ name: String,
         _ token: Token?,
@@ -57,7 +52,8 @@ final class TransferHandle<Token: Sendable & Equatable>: Sendable {
 
     /// A stream of the events from now on.
     ///
-    /// It ends with the current run or the next one; if the last run succeeded or failed permanently, it ends at once.
+    /// The stream ends with the current run or the next one, or at once if the last run succeeded or failed
+    /// permanently.
     var events: AsyncStream<Event> {
         let (stream, reader) = AsyncStream<Event>.makeStream(bufferingPolicy: .bufferingNewest(256))
         let isOver = state.updateQuietly { state in
@@ -105,7 +101,9 @@ final class TransferHandle<Token: Sendable & Equatable>: Sendable {
         return try result.get()
     }
 
-    /// Blocks the calling thread; `isStopped` is called once after the run has begun; true pauses it.
+    /// Runs on the calling thread.
+    ///
+    /// Calls `isStopped` once after the run has begun, and pauses the run if the result is true.
     func perform(unless isStopped: () -> Bool = { false }) throws(TransferError) -> Transfer.Answer
     {
         guard control.begin() else { throw alreadyRunning }
@@ -136,7 +134,7 @@ final class TransferHandle<Token: Sendable & Equatable>: Sendable {
         end(result)
     }
 
-    /// Ends a run that waited for a slot.
+    /// Ends a run that was paused while waiting for a slot.
     private func paused() -> Result<Transfer.Answer, TransferError> {
         let token = token as? Upload.Token
         let error =

@@ -56,13 +56,13 @@ extension TransferRun {
         }
     }
 
-    /// The duration in whole seconds, unless it is shorter than one.
+    /// The duration in whole seconds, unless it is shorter than one second.
     private func text(_ duration: Duration) -> String {
         let seconds = duration.components.seconds
         return DurationText.text(seconds > 0 ? .seconds(seconds) : duration)
     }
 
-    /// Waits before another attempt; throws if the time for attempts is over, or if the owner asks for an end.
+    /// Waits before another attempt; throws if the time for attempts has passed, or if the owner asks the run to end.
     ///
     /// `reason` begins a sentence; `told` is the pause that the server requests.
     func wait(_ reason: String, _ answer: Transfer.Answer?, _ told: Duration?) throws(TransferError)

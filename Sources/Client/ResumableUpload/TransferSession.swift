@@ -22,20 +22,14 @@ public final class TransferSession: Sendable {
     public let uploadOptions: Upload.Options
     /// The default options of downloads.
     public let downloadOptions: Download.Options
-    /// The maximum number of concurrent transfers; at least 1.
+    /// The maximum number of concurrent transfers, each on its own thread and connection; at least 1.
     public let maximumTransfers: Int
 
     let connections = ConnectionPool()
     let appendLimit = AppendLimit()
     let slots: TransferSlots
 
-    /// Creates a session without connections.
-    ///
-    /// - Parameters:
-    ///   - maximumTransfers: the maximum number of concurrent transfers, each on its own thread and connection; values
-    ///     below 1 are treated as 1.
-    ///   - uploadOptions: the default options of uploads.
-    ///   - downloadOptions: the default options of downloads.
+    /// Creates a session without connections; values of `maximumTransfers` below 1 are treated as 1.
     public init(
         maximumTransfers: Int = 8,
         uploadOptions: Upload.Options = Upload.Options(),
@@ -49,12 +43,7 @@ public final class TransferSession: Sendable {
 
     /// Creates an upload like `Upload.init`, in this session.
     ///
-    /// - Parameters:
-    ///   - body: the content to send.
-    ///   - url: the target URL; absolute, without user and password.
-    ///   - options: the options; nil for `uploadOptions`.
-    ///   - onEvent: called for each event on the upload's thread, which waits for it.
-    /// - Returns: the upload; no request is sent before it runs.
+    /// If `options` is nil, `uploadOptions` apply. No request is sent before the upload runs.
     public func upload(
         _ body: Upload.Body,
         to url: String,
@@ -66,12 +55,7 @@ public final class TransferSession: Sendable {
 
     /// Creates the upload that a token belongs to, like `Upload.resume`.
     ///
-    /// - Parameters:
-    ///   - token: a token from an event, an error or `pause`, in any process.
-    ///   - body: the same body; a stream from its beginning.
-    ///   - options: the same options; nil for `uploadOptions`.
-    ///   - onEvent: called for each event, as in `upload`.
-    /// - Returns: the upload; it continues when it runs.
+    /// If `options` is nil, `uploadOptions` apply. The upload continues when it runs.
     public func resumeUpload(
         from token: Upload.Token,
         body: Upload.Body,
@@ -83,12 +67,7 @@ public final class TransferSession: Sendable {
 
     /// Creates a download like `Download.init`, in this session.
     ///
-    /// - Parameters:
-    ///   - url: the URL to download; absolute, without user and password.
-    ///   - destination: the place for the content.
-    ///   - options: the options; nil for `downloadOptions`.
-    ///   - onEvent: called for each event on the download's thread, which waits for it.
-    /// - Returns: the download; no request is sent before it runs.
+    /// If `options` is nil, `downloadOptions` apply. No request is sent before the download runs.
     public func download(
         _ url: String,
         to destination: Download.Destination = .body,
@@ -100,12 +79,7 @@ public final class TransferSession: Sendable {
 
     /// Creates the download that a token belongs to, like `Download.resume`.
     ///
-    /// - Parameters:
-    ///   - token: a token from an event, in any process.
-    ///   - destination: the same destination.
-    ///   - options: the same options; nil for `downloadOptions`.
-    ///   - onEvent: called for each event, as in `download`.
-    /// - Returns: the download; it continues when it runs.
+    /// If `options` is nil, `downloadOptions` apply. The download continues when it runs.
     public func resumeDownload(
         from token: Download.Token,
         to destination: Download.Destination = .body,

@@ -25,8 +25,10 @@ final class TransferSlots: Sendable {
     /// Creates `count` slots, at least one.
     init(_ count: Int) { state = Monitor(State(free: max(1, count))) }
 
-    /// `told` is called once, on this thread or another transfer's: true grants a slot, which `leave` returns; false
-    /// means that the request was withdrawn.
+    /// Requests a slot.
+    ///
+    /// `told` is called once, on this thread or another transfer's. True grants a slot, which `leave` must return;
+    /// false means that the request was withdrawn.
     func enter(_ told: @escaping @Sendable (_ entered: Bool) -> Void) -> Ticket {
         let (ticket, isFree) = state.updateQuietly { state in
             let number = state.next
@@ -43,7 +45,7 @@ final class TransferSlots: Sendable {
         return ticket
     }
 
-    /// Withdraws a request that still waits.
+    /// Withdraws a request that is still waiting.
     func withdraw(_ ticket: Ticket) {
         let waiting = state.updateQuietly { state -> Waiting? in
             guard let index = state.waiting.firstIndex(where: { $0.number == ticket.number })

@@ -3,12 +3,9 @@
 import SpoolgatePosix
 
 enum TransferThread {
-    /// Runs blocking work on a thread of its own.
+    /// Runs `body`, which may block, on a thread of its own.
     ///
-    /// - Parameters:
-    ///   - name: the name of the thread.
-    ///   - body: the work.
-    ///   - end: called with the result on that thread, or on this one if no thread is available.
+    /// Calls `end` with the result on that thread, or on the calling thread if no thread is available.
     static func start<R: Sendable>(
         _ name: String,
         _ body: @escaping @Sendable () -> Result<R, TransferError>,

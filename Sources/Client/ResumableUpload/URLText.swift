@@ -22,7 +22,7 @@ struct URLText: Equatable {
         let scheme = Self.lowered(text[..<separator.lowerBound])
         guard scheme == "http" || scheme == "https" else { return nil }
         let rest = text[separator.upperBound...]
-        // Bytes, because a combining mark would hide the slash.
+        // Searches bytes, because a combining mark would hide the slash.
         let end = rest.utf8.firstIndex { "/?#".utf8.contains($0) } ?? rest.endIndex
         var authority = Self.lowered(rest[..<end])
         guard !authority.isEmpty, !authority.utf8.contains(UInt8(ascii: "@")) else { return nil }
@@ -36,7 +36,7 @@ struct URLText: Equatable {
         self.text = whole
     }
 
-    /// Lower-cases ASCII letters only: the Kelvin sign must not become a k.
+    /// Lower-cases ASCII letters only, because the Kelvin sign must not become a k.
     private static func lowered(_ text: Substring) -> String {
         String(
             decoding: text.utf8.map { (0x41...0x5a).contains($0) ? $0 | 0x20 : $0 },

@@ -19,13 +19,14 @@ public final class Upload: Sendable {
 
     /// A stream of the events from now on; the newest 256 are buffered.
     ///
-    /// It ends with the current run or the next one; if the last run succeeded or failed permanently, it ends at once.
+    /// The stream ends with the current run or the next one, or at once if the last run succeeded or failed
+    /// permanently.
     public var events: AsyncStream<Upload.Event> { transfer.events }
 
     /// Creates an upload; no request is sent before it runs.
     ///
-    /// The URL is absolute, without user and password. The upload's thread calls `onEvent` for each event and waits for
-    /// it: a token that it writes to disk is there before the upload continues.
+    /// The URL must be absolute, without user and password. The upload's thread calls `onEvent` for each event and
+    /// waits until it returns, so that `onEvent` can store a token before the upload continues.
     public convenience init(
         _ body: Upload.Body,
         to url: String,
@@ -50,10 +51,12 @@ public final class Upload: Sendable {
         }
     }
 
-    /// Creates the upload that a token belongs to; if its upload resource is gone, it starts again.
+    /// Creates the upload that a token belongs to.
     ///
-    /// The token is from an event, an error or `pause`, in any process. The body and the options must be the same; a
-    /// stream must start from its beginning.
+    /// If the upload resource is gone, the upload starts again.
+    ///
+    /// The token can be from an event, an error or `pause`, in any process. The body and the options must be the same;
+    /// a stream must start from its beginning.
     public static func resume(
         from token: Upload.Token,
         body: Upload.Body,
@@ -75,22 +78,21 @@ public final class Upload: Sendable {
 
     /// Sends the body like `run`, but blocks the calling thread.
     ///
-    /// Do not call it from a task: tasks share few threads, and a stream may need the blocked one.
+    /// Do not call this from a task, because tasks share few threads and a stream may need the blocked one.
     ///
     /// - Returns: the final response, with a status below 400.
     /// - Throws: the reason if the upload was not accepted, with the token.
     public func perform() throws(TransferError) -> Transfer.Answer { try transfer.perform() }
 
-    /// Uploads like `perform`, for an owner that may be told to stop on another thread.
+    /// Uploads like `perform`, but also ends the run if a request to stop arrived before it began.
     ///
-    /// - Parameter isStopped: called once after the run has begun; from then on `requestPause` takes effect.
-    /// - Returns: the final response, with a status below 400.
-    /// - Throws: the reason if the upload was not accepted, with the token.
+    /// `isStopped` is called once after the run has begun, and returns true to pause the run. From then on,
+    /// `requestPause` takes effect.
     package func perform(unless isStopped: () -> Bool) throws(TransferError) -> Transfer.Answer {
         try transfer.perform(unless: isStopped)
     }
 
-    /// Ends the current run, if there is one, and returns the token to resume with; `run` throws `.paused`.
+    /// Ends the current run, if any, and returns the token to resume with; `run` throws `.paused`.
     ///
     /// - Returns: the token; nil if the server has no content.
     public func pause() async -> Upload.Token? { await transfer.pause() }
@@ -125,7 +127,9 @@ public final class Upload: Sendable {
         try Cancellation(token, options, over: ConnectionPool()).run()
     }
 
-    /// Returns whether the server lacks a part of the body, and so cannot have accepted the upload; blocks.
+    /// Returns whether the server lacks a part of the body, and so cannot have accepted the upload.
+    ///
+    /// Blocks the thread.
     ///
     /// - Throws: an error if the server cannot be reached for `retryFor`.
     package static func isPartial(

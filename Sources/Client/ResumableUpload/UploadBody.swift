@@ -23,11 +23,11 @@ extension Upload {
 
         /// A file, by its path.
         ///
-        /// A file that changes while it is sent, or before it is resumed, is refused. A file that is not regular is
-        /// read as a stream.
+        /// The run throws `.changed` if the file changes while it is sent or before it is resumed. A file that is not
+        /// regular is read as a stream.
         public static func file(_ path: String) -> Body { Body(source: .file(Array(path.utf8))) }
 
-        /// A file whose path need not be UTF-8: bytes without a zero.
+        /// A file whose path need not be valid UTF-8; `bytes` must not contain a zero.
         package static func file(bytes: [UInt8]) -> Body { Body(source: .file(bytes)) }
 
         /// Bytes in memory, from any collection: an array, a slice, `Data`, the view of a buffer.
@@ -35,11 +35,11 @@ extension Upload {
             Body(source: .bytes(Array(bytes)))
         }
 
-        /// A sequence of byte collections of any size; an error that it throws ends the upload.
+        /// A sequence of byte collections of any size; an error thrown by the sequence ends the upload.
         ///
         /// The next piece is requested once there is space in `Upload.Options.window`. To resume in another process,
-        /// the stream must yield the same bytes again from its beginning; bytes that the server has are skipped. The
-        /// `length` in bytes is nil if unknown.
+        /// the stream must yield the same bytes again from its beginning; bytes that the server has are skipped. Pass
+        /// nil as `length` if the number of bytes is unknown.
         public static func stream<Pieces: AsyncSequence & Sendable>(
             _ pieces: Pieces,
             length: Int64? = nil
@@ -55,9 +55,10 @@ extension Upload {
 
         /// A body that a program writes while it is sent, and its writer.
         ///
-        /// It is valid for one run: bytes that the server has not received at the end of the run are discarded.
+        /// The body is valid for one run, because bytes that the server has not received at the end of the run are
+        /// discarded.
         ///
-        /// - Parameter length: the number of bytes in all; nil if unknown.
+        /// - Parameter length: the total number of bytes; nil if unknown.
         /// - Returns: the body of one upload, and its writer.
         public static func makeStream(length: Int64? = nil) -> (body: Body, writer: Writer) {
             let channel = PieceChannel()

@@ -15,13 +15,13 @@ struct ContentFault: Error {
 
 struct Portion: Equatable {
     var count: Int64
-    /// Whether the body ends with it.
+    /// Whether the body ends with this portion.
     var isLast: Bool
 }
 
 /// Used by the thread of its upload.
 protocol UploadContent: AnyObject {
-    /// In bytes; nil while unknown.
+    /// The length of the body in bytes; nil while unknown.
     var length: Int64? { get }
     /// Identifies the body in a token; nil if that is impossible.
     var fingerprint: String? { get }
@@ -78,7 +78,7 @@ extension Upload.Body {
 extension Upload {
     /// Returns a file's size, modification time and inode number, as in a token; nil if they cannot be read.
     ///
-    /// The path has no zero byte.
+    /// `path` must not contain a zero byte.
     package static func fingerprint(ofFile path: [UInt8]) -> String? {
         var status = stat()
         return path.withPath { stat($0, &status) } == 0 ? FileState(status).text : nil
@@ -86,7 +86,7 @@ extension Upload {
 }
 
 extension [UInt8] {
-    /// Returns -1 if the bytes cannot be passed as a C string.
+    /// Passes the bytes to `body` as a C string; returns -1 if that is impossible.
     fileprivate func withPath(_ body: (UnsafePointer<CChar>) -> Int32) -> Int32 {
         (map { CChar(bitPattern: $0) } + [0]).withUnsafeBufferPointer {
             $0.baseAddress.map(body) ?? -1

@@ -1,6 +1,6 @@
 // Begins an upload: by one ordinary request, by an empty creation, or by a creation with content.
 //
-// The invariant: a complete request without a response is sent again only if repeating it is safe.
+// The invariant: a complete request without a response is sent again only if repeating the request is safe.
 
 import HTTPTypes
 import SpoolgateCurl
@@ -58,7 +58,7 @@ extension UploadRun {
         return nil
     }
 
-    /// Continues with the version that servers with few versions support; throws if it was already in use.
+    /// Continues with the version that servers with few versions support; throws if that version was already in use.
     private func takeCommonVersion(_ answer: Transfer.Answer, _ purpose: String)
         throws(TransferError)
     {
@@ -148,7 +148,7 @@ extension UploadRun {
         }
     }
 
-    /// `Retry-After` alone does not prove that a `POST` was not passed on: proxies send it as well.
+    /// `Retry-After` alone does not prove that a `POST` was not passed on, because proxies send it as well.
     ///
     /// A problem document with a `code` is from the gateway (spoolgate(8)), which requests another attempt only if it
     /// kept and passed on nothing.
@@ -160,7 +160,7 @@ extension UploadRun {
         return .asked
     }
 
-    /// Throws if all content may have arrived without a response, and repeating it is not safe.
+    /// Throws if all content may have arrived without a response, and repeating the request is not safe.
     private func checkRepeatable(
         _ result: ExchangeResult,
         _ portion: Portion,
@@ -241,6 +241,6 @@ extension UploadRun {
         if let least = answer.minAppend { minAppend = least }
     }
 
-    /// The server's limit if it has one, otherwise half of `count`.
+    /// Returns half of `count`, or the server's limit if that limit is smaller.
     func smaller(than count: Int64) -> Int64 { min(maxAppend ?? count, max(1, count / 2)) }
 }

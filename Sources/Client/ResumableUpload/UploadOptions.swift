@@ -34,14 +34,14 @@ extension Upload {
         ///
         /// If no version is named, servers send no 104.
         public var interopVersion: Int? = interopVersions.upperBound
-        /// A body known to be smaller, in bytes, is sent by one ordinary request.
+        /// A body known to be smaller than this number of bytes is sent by one ordinary request.
         ///
-        /// If it is 0, none is, not even an empty one.
+        /// If it is 0, no body is, not even an empty one.
         public var plainBelow: Int64 = 1 << 20
         /// The maximum content of one request in bytes, at least 64 KiB; nil for the server's limit.
         ///
-        /// It is for proxies with such a limit. A larger body begins as `creation` says; `plain` ignores the limit.
-        /// A 413 without upload fields to an append halves it for later requests.
+        /// Set it for proxies with such a limit. A larger body begins as `creation` says; `plain` ignores the limit. A
+        /// 413 without upload fields to an append halves the limit for later requests.
         public var maximumAppend: Int64?
         /// The maximum number of unacknowledged bytes of a stream in memory; at least 64 KiB.
         ///

@@ -1,8 +1,8 @@
 // One run of an upload.
 //
-// It creates the upload resource or retrieves its offset, then appends until a response is final; Verdict.swift
+// The run creates the upload resource or retrieves its offset, then appends until a response is final; Verdict.swift
 // interprets the responses. The invariants: content is sent only at an offset that the server has reported, and content
-// that the server may have accepted is sent again only if that is safe.
+// that the server may have accepted is sent again only if a repetition is safe.
 
 import HTTPTypes
 import SpoolgateCurl
@@ -91,7 +91,7 @@ final class UploadRun: TransferRun {
         return try append(to: resource, at: offset)
     }
 
-    /// Throws if the status is 400 or above.
+    /// Returns the response; throws if the status is 400 or above.
     private func judged(_ answer: Transfer.Answer) throws(TransferError) -> Transfer.Answer {
         guard answer.status.code >= 400 else {
             var answer = answer
@@ -141,7 +141,7 @@ final class UploadRun: TransferRun {
             guard let pending else { return nil }
             let isTaken = read.isComplete ?? (offset == pending.end)
             if isTaken, isWhole(pending.end) { return pending.answer }
-            // The success was not from the server of the upload.
+            // The success did not come from the server of the upload.
             if offset ?? 0 <= pending.start { try wait(purpose, answer, read) }
         case .gone:
             // A server may forget an upload with its final response.
@@ -224,7 +224,9 @@ final class UploadRun: TransferRun {
 
     // MARK: Results
 
-    /// Returns the response; without one, waits and returns nil.
+    /// Returns the response.
+    ///
+    /// If it is missing, waits and returns nil.
     func answered(
         _ result: ExchangeResult,
         _ purpose: String

@@ -57,21 +57,21 @@ extension UploadRun {
         case .acknowledged(let told):
             acknowledge(told, upTo: end, from: offset)
         case .conflict(let told) where !isFinished:
-            // With the same offset or none, retrieve the offset, but not at once.
+            // If the offset is unchanged or missing, retrieve the offset, but not at once.
             self.offset = nil
             if told == nil || told == offset { try wait(purpose, answer, read) }
         case .gone where !isFinished:
             return try goneAnew(answer, read, purpose)
         case .tooLarge where read.maxAppend == nil:
-            // A proxy that does not name its limit.
+            // The response is from a proxy that does not name its limit.
             guard portion.count > AppendLimit.least else { throw refusal(answer, purpose) }
             self.offset = nil
             maxAppend = appendLimit.lower(below: portion.count)
         case .tooLarge where portion.count > 1:
             maxAppend = smaller(than: portion.count)
         default:
-            // The server had reported the upload as complete, and no longer has its response. One that requires
-            // credentials may still have it.
+            // The server had reported the upload as complete, but no longer has the response. A server that requires
+            // credentials may still have the response.
             guard isFinished, portion.count == 0, ![401, 403, 407].contains(read.status)
             else { throw refusal(answer, purpose) }
             return Transfer.Answer(status: .noContent, isLost: true)
@@ -100,6 +100,8 @@ extension UploadRun {
         return fields
     }
 
+    /// Sends a portion.
+    ///
     /// Without an upload resource, the request creates one.
     func send(
         _ portion: Portion,
@@ -124,7 +126,7 @@ extension UploadRun {
         if let offset { progressed(to: offset) }
     }
 
-    /// The portion is within `most` and the limit of an append.
+    /// Returns the next portion, within `most` and the limit of an append.
     func portion(
         from offset: Int64,
         atMost most: Int64 = .max
@@ -159,7 +161,7 @@ extension UploadRun {
             guard count > 0 else { return .bytes(0) }
             if portion.isLast, given + Int64(count) == portion.count {
                 lastByteLeaves()
-                // The owner asks for an end if it could not store the token.
+                // The owner asks the run to end if the owner could not store the token.
                 if control.isStopped { return .reset }
             }
             do throws(ContentFault) {
@@ -174,7 +176,7 @@ extension UploadRun {
         }
     }
 
-    /// From now on, the server may have accepted the upload.
+    /// Records that the server may have accepted the upload.
     private func lastByteLeaves() {
         guard var token, !token.mayBeComplete else { return }
         token.mayBeComplete = true

@@ -1,14 +1,14 @@
 // The token that resumes an upload, in any process.
 //
-// Values only. The invariant: a token has no credentials, and its text can be read back.
+// Values only. The invariant: the text of a token can be read back.
 
 import SpoolgateTextFormats
 
 extension Upload {
     /// The data that a later run needs to resume an upload.
     ///
-    /// It has no credentials. If the server requires none, anyone with the token can access the upload, so keep it
-    /// secret.
+    /// The token has no credentials. If the server requires none, anyone with the token can access the upload, so keep
+    /// the token secret.
     ///
     /// ```swift
     /// let text = token.text

@@ -1,7 +1,7 @@
 // A body that a program writes, piece by piece, while it is sent.
 //
-// A buffer between writer and upload saves small writes a change of threads. The invariant: each waiting writer or
-// reader is woken once, even if the other end disappears.
+// A buffer between writer and upload lets small writes proceed without a change of threads. The invariant: each waiting
+// writer or reader is woken once, even if the other end disappears.
 
 import SpoolgatePosix
 
@@ -28,7 +28,7 @@ extension Upload {
         /// Writes bytes, and waits while 64 KiB of earlier bytes have no space in the upload's window.
         ///
         /// - Parameter bytes: any number of bytes.
-        /// - Throws: `CancellationError` if the task was cancelled, and none of the bytes are written; `TransferError`
+        /// - Throws: `CancellationError` if the task was cancelled, in which case no bytes are written; `TransferError`
         ///   of kind `.closed` if the run of the upload has ended or the body was finished.
         public func write(_ bytes: some Collection<UInt8>) async throws {
             guard !bytes.isEmpty else { return }
@@ -57,7 +57,7 @@ final class PieceChannel: Sendable {
 
     private struct State {
         var next: UInt64 = 0
-        /// Written bytes that the upload has not read.
+        /// Written bytes that the upload has not yet read.
         var buffer: [UInt8] = []
         var pending: [Pending] = []
         /// Writes that were cancelled before they began to wait.
@@ -71,7 +71,7 @@ final class PieceChannel: Sendable {
         var takesNothing: Bool { isClosed || isFinished || failure != nil }
     }
 
-    /// The body is incomplete.
+    /// The error for an incomplete body.
     struct Broken: Error, CustomStringConvertible {
         var description: String
     }
@@ -83,7 +83,7 @@ final class PieceChannel: Sendable {
 
     // MARK: The writers' side
 
-    /// Waits while the buffer is full.
+    /// Adds a piece, waiting while the buffer is full.
     func write(_ piece: [UInt8]) async throws {
         let (outcome, number, reader) = state.updateQuietly { state in
             defer { state.next += 1 }
@@ -109,7 +109,7 @@ final class PieceChannel: Sendable {
         }
     }
 
-    /// Nil if the piece must wait because there is no space or another write waits.
+    /// Returns nil if the piece must wait because there is no space or another write is waiting.
     private static func admit(_ piece: [UInt8], to state: inout State) -> Outcome? {
         if state.takesNothing { return .closed }
         guard state.buffer.count < limit, state.pending.isEmpty else { return nil }
@@ -156,7 +156,7 @@ final class PieceChannel: Sendable {
 
     func finish() { end { $0.isFinished = true } }
 
-    /// Has no effect after `finish`.
+    /// Ends the body with an error; has no effect after `finish`.
     func fail(_ reason: String) {
         end { if !$0.isFinished, $0.failure == nil { $0.failure = reason } }
     }

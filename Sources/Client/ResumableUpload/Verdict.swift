@@ -31,7 +31,7 @@ enum Repeating {
     case unsafe
     /// The method or an `Idempotency-Key` makes a repetition safe.
     case safe
-    /// The server requests a repetition, which is safe or which the server allows by stating that it has kept nothing.
+    /// The server requests a repetition, and repeating is safe or the server has stated that it kept nothing.
     case asked
 }
 
@@ -56,12 +56,6 @@ enum Verdict: Equatable {
     case refused
 
     /// Creates the value for the response `answer` to the request `step`, from the table below.
-    ///
-    /// - Parameters:
-    ///   - answer: the response.
-    ///   - step: the request.
-    ///   - method: the method of the upload.
-    ///   - repeating: whether a request with the whole body can be sent again.
     init(
         of answer: UploadAnswer,
         to step: Step,
@@ -94,9 +88,9 @@ enum Verdict: Equatable {
 
     /// Applications respond to a form with 302 or 303 (RFC 9110 §15.4.3, §15.4.4).
     ///
-    /// 303 to another method than POST means that the request was carried out, but a web server's `return 303` looks
-    /// the same, so it counts only as the final response of a complete upload. The other redirects ask for the same
-    /// request at another URL.
+    /// A 303 in response to a method other than POST means that the request was carried out, but a web server's
+    /// `return 303` looks the same, so a 303 counts only as the final response of a complete upload. The other
+    /// redirects ask for the same request at another URL.
     private static func redirection(
         _ answer: UploadAnswer,
         _ step: Step,
@@ -119,7 +113,7 @@ enum Verdict: Equatable {
         switch answer.status {
         // The server has done nothing (RFC 6585 §4, RFC 9110 §15.6.4).
         case 429, 503: .later
-        // As 4xx, these mean the same (RFC 9110 §15.5.9, RFC 8470 §5.2, RFC 4918 §11.3).
+        // These 4xx statuses mean the same (RFC 9110 §15.5.9, RFC 8470 §5.2, RFC 4918 §11.3).
         case 408, 423, 425: .later
         case let status where isPassing(status) && repeating == .asked: .later
         case 502, 504: repeating == .unsafe ? .final : .later
@@ -160,7 +154,7 @@ enum Verdict: Equatable {
             if !hasResource, !answer.knowsUploads { return .unknownVersion }
             return hasResource || answer.isComplete != nil ? .refused : .final
         case 413 where answer.maxAppend != nil: return .tooLarge
-        // It is from a proxy: an upload server sends upload fields.
+        // This 413 is from a proxy, because an upload server sends upload fields.
         case 413 where hasResource && !answer.knowsUploads: return .tooLarge
         case 429, 503: return .later
         case 502 where repeating != .unsafe, 504 where repeating != .unsafe: return .later

@@ -7,30 +7,32 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
 struct WireVersion: Equatable {
-    /// The version to name; nil for none.
+    /// The version to name; nil to name none.
     let named: Int?
     private var dialect: Dialect { named.flatMap { Dialect.known(Int64($0)) } ?? .newest }
 
-    /// Nil if the version is not supported.
+    /// Returns nil if the version is not supported.
     init?(_ named: Int?) {
         if let named, !Dialect.versions.contains(named) { return nil }
         self.named = named
     }
 
-    /// The version that servers with few versions have in common, tried if another one is refused.
+    /// The version that servers with few versions have in common.
+    ///
+    /// The client tries it if another version is refused.
     static let common = 6
 
     func name(in fields: inout HTTPFields) {
         if let named { fields[.uploadDraftInteropVersion] = String(named) }
     }
 
-    /// Adds the field for whether the body ends with this request.
+    /// Adds the field that states whether the body ends with this request.
     func mark(_ isComplete: Bool, in fields: inout HTTPFields) {
         let field = dialect.completenessField
         fields[field] = isComplete == (field == .uploadComplete) ? "?1" : "?0"
     }
 
-    /// Adds the fields of an append, which has a media type of its own since draft-04.
+    /// Adds the fields of an append, which has had its own media type since draft-04.
     func markAppend(at offset: Int64, in fields: inout HTTPFields) {
         fields[.uploadOffset] = String(offset)
         if dialect.requiresPartialMediaType {
@@ -38,7 +40,7 @@ struct WireVersion: Equatable {
         }
     }
 
-    /// Reports whether an interim response is a 104 with the named version (draft-12 Appendix B).
+    /// Returns whether an interim response is a 104 with the named version (draft-12 Appendix B).
     func isOwn(_ interim: ResponseHead) -> Bool {
         guard interim.status.code == 104 else { return false }
         let echoed = StructuredField.integer(.uploadDraftInteropVersion, in: interim.fields)
@@ -51,7 +53,9 @@ extension HTTPFields {
     mutating func askForIncrementalForwarding() { self[.incremental] = "?1" }
 }
 
-/// The upload fields of one response; nil if they are missing or invalid.
+/// The upload fields of one response.
+///
+/// A property is nil if its field is missing or invalid.
 struct UploadAnswer {
     let status: Int
     let offset: Int64?
@@ -74,7 +78,7 @@ struct UploadAnswer {
         status = head.status.code
         offset = StructuredField.integer(.uploadOffset, in: fields).flatMap { $0 < 0 ? nil : $0 }
         length = StructuredField.integer(.uploadLength, in: fields).flatMap { $0 < 0 ? nil : $0 }
-        // Both fields are read for every version: one server library swaps them.
+        // Both fields are read for every version, because one server library swaps them.
         isComplete =
             fields.value(of: .uploadComplete).flatMap(StructuredField.boolean(_:))
             ?? fields.value(of: .uploadIncomplete).flatMap(StructuredField.boolean(_:)).map { !$0 }

@@ -42,12 +42,8 @@ package final class Admin: Sendable {
 
     /// Creates the admin pages; call `start()` before serving requests.
     ///
-    /// - Parameters:
-    ///   - gateway: the gateway that the pages describe.
-    ///   - version: the version of the program.
-    ///   - build: the identity of the build, or nil if unknown.
-    ///   - node: the name of this node, or nil if there is only one.
-    ///   - load: returns the current load of the listener that serves uploads; called by any thread.
+    /// Pass nil as `build` if the build is unknown, and as `node` if there is only one node. Any thread may call
+    /// `load`.
     package init(
         _ gateway: Gateway,
         version: String,
@@ -118,8 +114,8 @@ package final class Admin: Sendable {
         }
     }
 
-    /// How many bytes of an upload's content nginx and the gateway wrote, for `spoolgate show`; 404 if this process
-    /// does not know the upload.
+    /// Returns how many bytes of an upload's content nginx and the gateway wrote, for `spoolgate show`; responds with
+    /// 404 if this process does not know the upload.
     private func shares(of id: UploadID) -> Response {
         guard let shares = gateway.transfers.shares(of: id) else {
             return Self.text("Unknown upload.\n", status: .notFound)
@@ -127,7 +123,7 @@ package final class Admin: Sendable {
         return Self.text(shares.line + "\n")
     }
 
-    /// How the last large content reached the spool, for `spoolgate check --live`.
+    /// How each route's last large content reached the spool, for `spoolgate check --live`.
     private var lastPaths: String {
         routes.map { "\($0.name) \($0.counts.lastContentPath?.label ?? "-")\n" }.joined()
     }
@@ -183,9 +179,9 @@ package final class Admin: Sendable {
 /// A condition that must be met before requests are sent to the daemon.
 struct Check: Sendable, Equatable {
     var name: String
-    /// Nil if the condition is met.
+    /// Why the condition is not met; nil if it is met.
     var fault: String?
-    /// Shown if the condition is met.
+    /// The text shown if the condition is met.
     var detail = ""
 
     var isGood: Bool { fault == nil }
@@ -197,8 +193,9 @@ struct Check: Sendable, Equatable {
 extension Admin {
     /// The conditions for readiness.
     ///
-    /// An upstream that is down, refused settings and a full disk do not affect readiness: uploads are still received
-    /// and resumed, and the metrics report the problem. Delivery attempts that fail inside this process do.
+    /// An upstream that is down, refused settings and a full disk do not affect readiness, because uploads are still
+    /// received and resumed, and the metrics report the problem. Delivery attempts that fail inside this process affect
+    /// readiness.
     func checks(_ load: FrontLoad) -> [Check] {
         [
             Check(name: "serving", fault: isOver ? "shutting down" : nil),
@@ -219,7 +216,7 @@ extension Admin {
 
     /// The condition that this process can deliver uploads; its detail names the failing routes.
     ///
-    /// They do not affect readiness: other gateways could not reach the upstream either.
+    /// Failing routes do not affect readiness, because other gateways could not reach the upstream either.
     private var deliveries: Check {
         let fault = routes.lazy.compactMap { route in
             route.counts.health.localFault.map { reason in

@@ -11,7 +11,7 @@ import SpoolgateSpool
 import SpoolgateTextFormats
 
 extension Admin {
-    /// The text format of Prometheus.
+    /// The metrics in the text format of Prometheus.
     var metricsText: String {
         var text = MetricsText(prefix: "spoolgate_")
         addProcess(to: &text)
@@ -254,7 +254,7 @@ struct QueueFigures {
     /// The uploads in `hold` are counted by cause.
     private(set) var counts: [(queue: Queue, cause: HoldCause?, count: Int)] = []
     private(set) var incoming = 0
-    /// The waiting time of the oldest upload, in seconds.
+    /// The waiting time of the oldest upload in each place, in seconds.
     private(set) var oldest: [Place: Int64] = [:]
 
     init(of gateway: Gateway) {

@@ -1,4 +1,4 @@
-// Samples of the disk, so that no request to the admin socket waits for it, and the rate of received content.
+// Samples of the disk, so that no request to the admin socket waits for the disk, and the rate of received content.
 
 import SpoolgateJournal
 import SpoolgatePosix
@@ -6,10 +6,10 @@ import SpoolgateSpool
 
 /// Samples the spool's file system every few seconds, and lists the partial uploads.
 ///
-/// Each of the two has its own thread. Thread-safe.
+/// Each task has its own thread. Thread-safe.
 final class Sampler: Sendable {
     struct Sample: Sendable {
-        /// Nil if it could not be determined.
+        /// The space on the spool's file system; nil if unknown.
         var space: FileSystemSpace?
         /// Why no file could be created in the spool; nil if one could.
         var fault: String?
@@ -22,7 +22,7 @@ final class Sampler: Sendable {
     private struct State {
         var sample = Sample()
         var partial: [PartialUpload] = []
-        /// The disk counts as unresponsive if no new sample is taken by then.
+        /// The time after which the disk counts as unresponsive if no new sample was taken.
         var patience = Deadline.after(Sampler.patience)
     }
 
@@ -57,6 +57,8 @@ final class Sampler: Sendable {
         }
     }
 
+    /// Updates the list of partial uploads.
+    ///
     /// If `hasPartial` is false, empties the list without a search.
     func lookForPartial(_ hasPartial: Bool) {
         // An unreadable spool is reported by its own check; the last list is outdated.
@@ -82,7 +84,7 @@ final class Sampler: Sendable {
 
     var sample: Sample { state.update { $0.sample } }
 
-    /// Newest activity first; some may have been completed or removed since the search.
+    /// The partial uploads, newest activity first; some may have been completed or removed since the search.
     var partial: [PartialUpload] { state.update { $0.partial } }
 
     /// Why the spool cannot receive content; nil if it can.

@@ -1,6 +1,6 @@
 // The status of one daemon at one moment.
 //
-// The page, the screen and the JSON show it, so that they agree. Invariant: no value is read from the disk.
+// The page, the screen and the JSON show this status, so that they agree. Invariant: no value is read from the disk.
 
 import SpoolgateDelivery
 import SpoolgateExchange
@@ -20,7 +20,7 @@ struct Status: Sendable {
         case critical = "CRITICAL"
     }
 
-    /// The first uploads of one kind, and the number of all.
+    /// The first elements of one kind, and the total number.
     struct Part<Element: Sendable>: Sendable {
         var first: [Element]
         var count: Int
@@ -51,14 +51,16 @@ struct Status: Sendable {
     let busy: Int
     let maximum: Int
     let receiving: Int
-    /// Ordinary uploads among those being received; they have no identity and are not in `transfers`.
+    /// The number of ordinary uploads being received, which have no identity and are not in `transfers`.
     let ordinary: Int
     /// The rate at which content is received, in bytes per second.
     let rate: Int64
     let transfers: Part<Transfer>
     /// Deferred uploads in the order of their next attempts; those that wait for their clients are last.
     let waiting: Part<WaitingUpload>
-    /// Uploads in `hold` that no operator put there, so that one must decide; oldest first.
+    /// Uploads in `hold` that no operator put there, oldest first.
+    ///
+    /// An operator must decide about each.
     let needy: Part<WaitingUpload>
     /// Uploads that an operator put on hold, oldest first.
     let held: Part<WaitingUpload>
@@ -75,7 +77,7 @@ struct Status: Sendable {
     let failures: [RecentFailure]
     let figures: SpoolFigures
     let sample: Sampler.Sample
-    /// Why uploads are refused with 507, except small ones that stay in memory; empty if they are not.
+    /// Why uploads are refused with 507, except small ones that stay in memory; empty if no uploads are refused.
     let full: [SpoolError]
     /// Faults in the web server's configuration in the last 15 minutes.
     let faults: [FrontFault]
@@ -97,7 +99,7 @@ struct Status: Sendable {
         rate = admin.meter.rate
         // This order changes least from one refresh to the next.
         transfers = Part(gateway.transfers.all.sorted { $0.number < $1.number })
-        // Before the counts, so that they are never reported as final too early.
+        // Read before the counts, so that incomplete counts are never reported as final.
         isCounting = metrics.waiting.isCounting
         isAfterDeath = gateway.deliveries.spool.isAfterDeath
         let (known, others) = metrics.waiting.all
@@ -215,7 +217,7 @@ struct Status: Sendable {
 
     private var needs: String { "\(needy.count) \(needy.count == 1 ? "needs" : "need") attention" }
 
-    /// Shown for example by `systemctl status`.
+    /// The status in one line, shown for example by `systemctl status`.
     var line: String {
         // The last measured rate may be from an earlier transfer.
         let speed = receiving > 0 ? " \(ByteSize.decimal(rate))/s" : ""
@@ -240,7 +242,7 @@ enum SpoolFullness: String, CaseIterable {
 }
 
 extension SpoolError {
-    /// Nil if the error is not a lack of space.
+    /// Why space is lacking; nil if the error has another cause.
     var fullness: SpoolFullness? {
         switch self {
         case .full: .reserve
@@ -254,7 +256,7 @@ extension SpoolError {
 
 struct RouteTargets: Sendable {
     let name: String
-    /// As written in the settings.
+    /// The targets as written in the settings.
     let targets: [String]
 
     var upstream: String { targets.joined(separator: ", ") }
@@ -262,12 +264,12 @@ struct RouteTargets: Sendable {
 
 struct FailingRoute: Sendable {
     let name: String
-    /// As written in the settings.
+    /// The targets as written in the settings.
     let targets: [String]
     /// The failures since the last successful delivery.
     let run: FailureRun
 
-    /// Nil if the deliveries of the route are not failing.
+    /// Returns nil if the deliveries of the route are not failing.
     init?(_ route: Route) {
         guard let run = route.counts.health.failing else { return nil }
         name = route.name
@@ -314,7 +316,7 @@ extension WaitingUpload {
             ? "next now" : "next in \(DurationText.rounded(next.seconds - now.seconds))"
     }
 
-    /// A check for the operator before choosing one of `steps`, or nil if none is needed.
+    /// A check for the operator to make before choosing one of `steps`; nil if none is needed.
     var question: String? {
         cause == .indeterminate ? "check whether the upstream has the upload" : nil
     }
@@ -330,7 +332,7 @@ extension WaitingUpload {
                 ("to retry", "spoolgate requeue \(id)"),
             ]
         case .indeterminate?:
-            // An operator decides, because the upstream would receive it twice.
+            // An operator decides, because the upstream could receive the upload twice.
             [
                 ("to inspect it", "spoolgate show \(id)"),
                 ("if it does not", "spoolgate requeue \(id)"),
@@ -341,7 +343,7 @@ extension WaitingUpload {
 }
 
 extension UploadNaming {
-    /// The client's name for the file; nil if it gave none or the path ends with that name.
+    /// The client's name for the file; nil if the client gave none or the path ends with that name.
     var file: String? {
         let name = ClientFileName(target: path, fields: fields).text
         return name == ClientFileName.unnamed || path.hasSuffix("/\(name)") ? nil : name

@@ -71,7 +71,7 @@ extension Status {
 
     /// Returns a section with one row for each upload.
     ///
-    /// If there are no uploads, it contains the text `none`; if `none` is nil too, the result is empty.
+    /// If there are no uploads, the section contains the text `none`; if `none` is nil too, the result is empty.
     private func part<Element>(
         _ title: String,
         _ part: Part<Element>,

@@ -10,7 +10,7 @@ import SpoolgateSpool
 import SpoolgateTextFormats
 
 extension Status {
-    /// The maximum for each kind of upload.
+    /// The maximum number of rows for each kind of upload.
     private static let rows = 8
 
     var text: String {
@@ -92,7 +92,7 @@ extension Status {
         if ordinary > 0 { lines.append("  " + ordinaryWords) }
     }
 
-    /// Aligns the columns; leaves out those that are empty in every row.
+    /// Aligns the columns; leaves out columns that are empty in every row.
     private static func table(_ rows: [[String]]) -> [String] {
         let rows = rows.map { $0.map(\.forTerminal) }
         let widths = (rows.first ?? []).indices.map { column in

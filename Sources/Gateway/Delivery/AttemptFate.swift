@@ -63,15 +63,17 @@ enum AttemptFate: String, CaseIterable {
     /// The response is stored, and sent with `Upload-Complete: ?1` if a client waits; the content moves to the queue
     /// `hold` as `failed`.
     case failed
-    /// As `failed`, but in `hold` as `indeterminate`, because the application may have accepted the upload; as
-    /// `delivered` if `hold` is full.
+    /// Like `failed`, but the cause in `hold` is `indeterminate`, because the application may have accepted the upload.
+    ///
+    /// If `hold` is full, like `delivered`.
     case heldWithResponse = "response, held"
     /// The client receives 502 or 504 with `?1`; the content moves to `hold` as `indeterminate`.
     case held
-    /// The attempt is repeated by a waiting client, which receives `?0`, or otherwise by the queue.
+    /// A waiting client, which receives `?0`, makes the next attempt; if no client waits, the queue does.
     case deferred
-    /// Only the client, which receives `?0` if it waits, can continue, with other credentials, until `queue.lifetime`
-    /// ends.
+    /// Only the client can continue, with other credentials, until `queue.lifetime` ends.
+    ///
+    /// A waiting client receives `?0`.
     case deferredForClient = "deferred for its client"
 
     /// `isRepeatable` is true if the upload may be sent again although the application may have received it.

@@ -1,6 +1,6 @@
 // The state shared by all deliveries: the settings with their routes, the limits on attempts, and the queue.
 //
-// Completing requests and the queue's threads deliver uploads here. Invariant: the same rules hold for both.
+// Invariant: the same rules apply to completing requests and to the queue's threads.
 
 import SpoolgateCrypto
 package import SpoolgateExchange
@@ -55,13 +55,9 @@ package final class Deliveries: Sendable {
         }
     }
 
-    /// Creates the deliveries for an open spool; `startQueue` starts recovery and the queue.
+    /// Creates the deliveries for an open spool.
     ///
-    /// - Parameters:
-    ///   - settings: the current settings.
-    ///   - spool: the spool.
-    ///   - log: the log.
-    ///   - admission: the limits on requests, which also apply to waiting deliveries.
+    /// `startQueue` starts recovery and the queue. The limits of `admission` also apply to waiting deliveries.
     package init(_ settings: Settings, spool: Spool, log: Log, admission: Admission) {
         self.spool = spool
         self.admission = admission
@@ -87,7 +83,7 @@ package final class Deliveries: Sendable {
         }
         slots.setBounds(current.bounds)
         journal.events.reload(settings)
-        // The old settings scheduled the next run, and the new ones may contain missing routes.
+        // The old settings scheduled the next run, and the new settings may contain routes that were missing.
         queue.askForRun()
     }
 

@@ -1,6 +1,7 @@
 // The delivery of one upload: one regular request to the upstream, whose final response is stored, then relayed.
 //
-// The completing request or the queue starts it. Invariant: an upload is in `active` exactly while its attempt runs.
+// The completing request or the queue starts the delivery. Invariant: an upload is in `active` exactly while its
+// attempt runs.
 
 package import HTTPTypes
 import SpoolgateCrypto
@@ -19,17 +20,12 @@ package struct Delivery {
     let journal: Journal
     /// How long a delivery may wait for a slot.
     let patience: Duration
-    /// The ticket of the request that started the delivery; nil if the queue started it.
+    /// The ticket of the request that started the delivery; nil if the queue started the delivery.
     let ticket: AdmissionTicket?
 
     /// Creates the delivery of uploads of one route.
     ///
-    /// - Parameters:
-    ///   - deliveries: the state shared by all deliveries.
-    ///   - route: the route.
-    ///   - journal: the journal, correlated with the upload.
-    ///   - patience: how long a delivery may wait for a slot.
-    ///   - ticket: the admission ticket of the request that started the delivery; nil if the queue started it.
+    /// `journal` must be correlated with the upload.
     package init(
         _ deliveries: Deliveries,
         route: Route,
@@ -47,11 +43,11 @@ package struct Delivery {
     /// Delivers a complete, locked upload.
     ///
     /// An upload without a record takes no slot, is sent only once and is not stored. If `digests` is nil, this
-    /// function computes and verifies them.
+    /// function computes and verifies the digests.
     ///
-    /// - Returns: nil if the listener received a final response; otherwise the refusal to send, and the upload's offset
-    ///   is durable.
-    /// - Throws: `SpoolError` if the spool failed; the upstream has then received nothing.
+    /// - Returns: nil if the listener received a final response; otherwise the refusal to send. The upload's offset is
+    ///   then durable.
+    /// - Throws: `SpoolError` if the spool failed. The upstream has then received nothing.
     package func deliver(
         _ upload: Upload,
         to listener: ResponseListener,
@@ -90,13 +86,13 @@ package struct Delivery {
         }
     }
 
-    /// Delivers an upload that already waited for its delivery, possibly since before a crash.
+    /// Delivers an upload that has been waiting for its delivery, possibly since before a crash.
     ///
     /// The parameters, result and errors are those of `deliver`.
     package func deliverWaiting(_ upload: Upload, to listener: ResponseListener) throws(SpoolError)
         -> Refusal?
     {
-        // The process that queued it may have crashed before it was durable, and clients learn of the attempt.
+        // The process that queued the upload may have crashed before it was durable, and clients learn of the attempt.
         try upload.sync()
         guard try consumeParts(of: upload) else {
             return try postpone(
@@ -109,8 +105,9 @@ package struct Delivery {
         return try deliver(upload, to: listener)
     }
 
-    /// Consumes the parts of an upload made by concatenation, if a crash prevented that; returns false if one is in
-    /// use.
+    /// Consumes those parts of a concatenated upload that a crash left unconsumed.
+    ///
+    /// Returns false if a part is in use.
     private func consumeParts(of upload: Upload) throws(SpoolError) -> Bool {
         let id = upload.creation.id
         for part in upload.creation.parts ?? [] {
@@ -127,7 +124,7 @@ package struct Delivery {
     /// Makes the attempt that is due for an upload in `deferred`, without a waiting client.
     package func deliverQueued(_ upload: Upload) throws(SpoolError) {
         if upload.nextAttempt == nil {
-            // The client knows that the upload is not delivered, and may return while its time in the queue lasts.
+            // The client knows that the upload has not been delivered, and may return until its time in the queue ends.
             guard isOver(upload) else { return }
             // Clients without credentials must not fill `hold`.
             if upload.lacksCredentials {
@@ -156,7 +153,7 @@ package struct Delivery {
         if !kept.isEmpty { try upload.keepCompletion(kept) }
     }
 
-    /// Returns nil if no slot became free in time, or a newer request asks for the upload's release.
+    /// Returns nil if no slot became free in time, or a newer request requested the upload's release.
     private func waitForSlot(
         _ upload: Upload,
         _ heartbeat: Heartbeat?
@@ -182,20 +179,20 @@ package struct Delivery {
 
     /// Whether the upload may be sent again after an attempt whose outcome is unknown.
     ///
-    /// The settings at the creation and the current ones must allow it: a reload may have changed the method to POST or
-    /// removed the idempotency key.
+    /// The settings at the creation and the current settings must allow the repetition because a reload may have
+    /// changed the method to POST or removed the idempotency key.
     func isRepeatable(_ upload: Upload) -> Bool {
         upload.creation.isRepeatable && route.mayRepeat(upload.creation.head)
     }
 
     // MARK: Retries
 
-    /// Defers the upload to another attempt, by the queue or by the client, which this response allows to retry.
+    /// Defers the upload so that the queue or the client retries.
     ///
-    /// An upload without a record cannot be deferred: its delivery has failed. `asked` is the pause that the upstream
-    /// asked for, in seconds. `lacksCredentials` is true if only the client can continue, with other credentials.
+    /// An upload without a record cannot be deferred, so its delivery has failed. `asked` is the pause that the
+    /// upstream asked for, in seconds. `lacksCredentials` is true if only the client can retry, with other credentials.
     ///
-    /// - Returns: `refusal`, or another refusal if the upload is not retried.
+    /// - Returns: `refusal`, or another refusal if no retry follows.
     func postpone(
         _ upload: Upload,
         reason: String,
@@ -218,7 +215,7 @@ package struct Delivery {
             try fail(upload, reason: reason)
             return .deliveryFailed
         }
-        // A client that learns that its upload is not delivered must not find it delivered by the queue.
+        // If a client learns that its upload was not delivered, the queue must not deliver the upload later.
         let isQueued = !listener.isThere && !lacksCredentials
         if isQueued { try keepCompletion(upload, listener.completing) }
         let end = route.settings.queue.end(from: deliveries.clock.now)
@@ -231,7 +228,7 @@ package struct Delivery {
         return refusal
     }
 
-    /// The seconds before a request may start another attempt; nil if it may start one now.
+    /// The seconds before a request may start another attempt; nil if a request may start one now.
     ///
     /// The pause exists because each attempt sends all content, and may be a guess at credentials.
     private func pause(of upload: Upload) -> Int? {
@@ -244,7 +241,7 @@ package struct Delivery {
         return Int(pause.components.seconds - passed)
     }
 
-    /// Whether the upload's time in the queue is over in `pause` from now.
+    /// Whether the upload's time in the queue will have ended after `pause`.
     private func isOver(_ upload: Upload, in pause: Duration = .zero) -> Bool {
         let now = deliveries.clock.confirmed
         return route.settings.queue.isOver(

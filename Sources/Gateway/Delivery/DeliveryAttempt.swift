@@ -1,8 +1,8 @@
 // One attempt to deliver an upload: the request, the upstream's response, and the state of the upload afterwards.
 //
-// A final response up to the cap is stored before its first byte is sent to the client. For a larger one, only the head
-// is stored, and the content is streamed, as is every response to an upload without a record. Invariant: a response
-// that is not final is neither stored nor relayed.
+// A final response up to the cap is stored before its first byte is sent to the client. If the response is larger, only
+// its head is stored, and its content is streamed. Every response to an upload without a record is streamed. Invariant:
+// a response that is not final is neither stored nor relayed.
 
 import HTTPTypes
 import SpoolgateExchange
@@ -23,9 +23,9 @@ final class DeliveryAttempt {
     private let delivery: Delivery
     private let isRepeatable: Bool
     private let isAccepted: Bool
-    /// Returned when the response head arrives; nil if the attempt needs none.
+    /// The slot, which is returned when the response head arrives; nil if the attempt needs none.
     private let slot: DeliverySlot?
-    /// The head of the final response as it is relayed; nil until it arrives.
+    /// The head of the final response as relayed; nil until the head arrives.
     private var head: ResponseHead?
     private var contentLength: Int64?
     private var content: [UInt8] = []
@@ -36,7 +36,7 @@ final class DeliveryAttempt {
     private var retryAfter: Int?
     private var isStored = false
     private var spoolError: SpoolError?
-    /// Whether the client was sent the head of the final response.
+    /// Whether the head of the final response was sent to the client.
     private var hasBegun = false
     private var relaysContent = true
 
@@ -61,6 +61,8 @@ final class DeliveryAttempt {
         isAccepted = delivery.route.hasAccepted(nextAttempt: upload.nextAttempt)
     }
 
+    /// Makes the attempt.
+    ///
     /// The result and errors are those of `Delivery.deliver`.
     func run() throws(SpoolError) -> Refusal? {
         let form: UploadForm
@@ -81,7 +83,7 @@ final class DeliveryAttempt {
         return upload.isRecorded ? try end(outcome, form) : endUnrecorded(outcome, form)
     }
 
-    /// Ends the attempt; nothing is kept.
+    /// Ends the attempt of an upload without a record.
     private func endUnrecorded(_ outcome: AttemptOutcome, _ form: UploadForm) -> Refusal? {
         form.end(status: status)
         guard let reason = outcome.reason,
@@ -109,7 +111,7 @@ final class DeliveryAttempt {
         if outcome == .answered { finish() }
         form.end(status: isStored ? status : nil)
         if let error = spoolError {
-            // The upstream has accepted the upload, so its response counts even if it is not stored.
+            // The upstream has accepted the upload, so the response counts even if the gateway cannot store it.
             guard hasBegun else { throw error }
             log.spoolFailed(error, upload: upload.creation.id)
         }
@@ -176,7 +178,9 @@ final class DeliveryAttempt {
 
     private static let mostRedirects = 2
 
-    /// Sends the request, again for each redirect within the upstream; only the last outcome is returned and counted.
+    /// Sends the request, again for each redirect within the upstream.
+    ///
+    /// Returns and counts only the last outcome.
     private func send(_ form: UploadForm) throws(SpoolError) -> AttemptOutcome {
         let watch = Stopwatch()
         let outcome =
@@ -201,7 +205,7 @@ final class DeliveryAttempt {
         try upload.beginAttempt(isRepeatable: isRepeatable)
         while true {
             journal.delivering(upload)
-            // A redirect beyond the limit is a response, like a redirect to another host.
+            // A redirect beyond the limit is relayed, like a redirect to another host.
             request.interceptsRedirects = redirects < Self.mostRedirects
             let outcome = route.upstream.attempt(request, sink: self)
             guard case .redirected(let target) = outcome else { return outcome }
@@ -277,7 +281,7 @@ extension DeliveryAttempt: ResponseSink {
         try? begin(contentLength: contentLength ?? Int64(content.count))
     }
 
-    /// Sent to the client instead of a response that is not final.
+    /// The refusal sent to the client instead of a response that is not final.
     private var refusal: Refusal {
         switch fate {
         case .deferredForClient: .credentialsRefused(challenges)

@@ -10,14 +10,8 @@ extension HTTPFields {
     /// Adds the client's address, scheme and host, and the gateway's own `Via` (RFC 9110 §7.6.3), to the fields.
     ///
     /// The address is appended to the addresses that the fields already list. The scheme and host replace existing
-    /// values of `X-Forwarded-*`.
-    ///
-    /// - Parameters:
-    ///   - forwarding: which fields to use: `X-Forwarded-*` or `Forwarded`.
-    ///   - address: the client's address as the web server reported it; if nil, no address is added.
-    ///   - scheme: the scheme of the client's request; if nil, no scheme is added.
-    ///   - host: the requested host; if nil, no host is added.
-    ///   - gateway: the name of the gateway for `Via`.
+    /// values of `X-Forwarded-*`. `forwarding` chooses `X-Forwarded-*`, `Forwarded` or both. `address` is the client's
+    /// address as reported by the web server. Values that are nil are not added.
     package mutating func addForwarding(
         _ forwarding: FieldPolicy.Forwarding,
         address: String?,
@@ -42,7 +36,9 @@ extension HTTPFields {
         append(gateway.via)
     }
 
-    /// Appends to the value if `behindOthers` is true; most values from clients were removed before.
+    /// Sets a field, or appends to its value if `behindOthers` is true.
+    ///
+    /// Most values from clients were removed earlier.
     private mutating func put(
         _ name: HTTPField.Name,
         _ value: String,
@@ -59,7 +55,7 @@ extension HTTPFields {
     /// host is unknown, and the field is removed.
     package mutating func takeHost(from context: ExchangeContext) {
         if let origin = context.origin, let slash = origin.utf8.firstIndex(of: UInt8(ascii: "/")) {
-            // The two are usually equal.
+            // The two hosts are usually equal.
             if let told = value(of: .host), Self.isHost(told, of: origin) { return }
             self[.host] = String(Substring(origin.utf8[slash...].dropFirst(2)))
         } else if context.badOrigin != nil {
@@ -67,7 +63,7 @@ extension HTTPFields {
         }
     }
 
-    /// An origin contains slashes only before its host.
+    /// Relies on an origin containing slashes only before its host.
     private static func isHost(_ host: String, of origin: String) -> Bool {
         var (host, origin) = (host, origin)
         return host.withUTF8 { host in
@@ -87,7 +83,7 @@ extension HTTPFields {
         return address.contains(":") ? "\"[\(address)]\"" : address
     }
 
-    /// A token or a quoted string (RFC 7239 §4).
+    /// The text as a token or a quoted string (RFC 7239 §4).
     private static func value(_ text: String) -> String {
         if HTTPField.Name(text) != nil { return text }
         let escaped = text.unicodeScalars.map { $0 == "\"" || $0 == "\\" ? "\\\($0)" : "\($0)" }

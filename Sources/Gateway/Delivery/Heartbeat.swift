@@ -30,7 +30,7 @@ package struct ProgressReport {
 
     /// Sends the location of an upload (draft-12 §4.2.2), before any of its content is read.
     ///
-    /// Call it only if `Dialect.allowsInterim(toCreationOf:)` returns true.
+    /// Call this function only if `Dialect.allowsInterim(toCreationOf:)` returns true.
     package static func tell(
         location: String,
         to exchange: any Exchange,
@@ -39,7 +39,7 @@ package struct ProgressReport {
         exchange.send(interim: responses.interimCreated(location: location))
     }
 
-    /// Makes the upload's offset durable and sends it.
+    /// Makes the upload's offset durable, then sends the offset.
     package func tell(_ upload: Upload) throws(SpoolError) {
         try upload.sync()
         tell(durable: upload.durableOffset)
@@ -50,7 +50,7 @@ package struct ProgressReport {
         exchange.send(interim: responses.interimProgress(offset: offset))
     }
 
-    /// Lets `alarm` end waits for content early, to send offsets when they become durable.
+    /// Lets `alarm` end waits for content early, so that offsets are sent when they become durable.
     package func setAlarm(_ alarm: Alarm) { exchange.setAlarm(alarm) }
 }
 
@@ -72,7 +72,7 @@ package final class Heartbeat {
 
     /// Sends a heartbeat if one is due.
     ///
-    /// - Throws: the errors of `Upload.sync`; after an error no more heartbeats are sent.
+    /// - Throws: the errors of `Upload.sync`. After an error, no more heartbeats are sent.
     package func beat(_ upload: Upload) throws(SpoolError) {
         guard next.hasPassed else { return }
         next = .never
@@ -80,7 +80,9 @@ package final class Heartbeat {
         next = .after(interval)
     }
 
-    /// Sends a heartbeat if one is due; after an error, which is logged, no more are sent.
+    /// Sends a heartbeat if one is due.
+    ///
+    /// Logs an error, after which no more heartbeats are sent.
     package func beat(_ upload: Upload, failingInto log: Log) {
         do throws(SpoolError) { try beat(upload) } catch {
             log.spoolFailed(error, upload: upload.creation.id)

@@ -4,7 +4,9 @@ package import SpoolgateJournal
 package import SpoolgateUploadProtocol
 
 extension ResponseHead {
-    /// The head without the fields that exceed the limit; logs if fields were removed.
+    /// Returns the head without the fields that exceed the limit.
+    ///
+    /// Logs if fields were removed.
     package func fitting(telling log: Log, upload: UploadID? = nil) -> ResponseHead {
         guard fieldBytes > Self.mostFieldBytes else { return self }
         log.headCut(upload: upload, bytes: fieldBytes)

@@ -12,11 +12,11 @@ package struct ResponseListener {
     let responses: any ResponseWording
     /// The URI of the upload resource; nil unless the request is the creation.
     package var location: String?
-    /// Nil if the client cannot receive heartbeats.
+    /// The sender of heartbeats; nil if the client cannot receive them.
     package var heartbeat: Heartbeat?
-    /// The fields of the request that completed the upload; nil if there is none.
+    /// The fields of the request that completed the upload, if any.
     let completing: HTTPFields?
-    /// Whether a client waits for the result, although the final response is only stored.
+    /// Whether a client is waiting for the result, although the final response is only stored.
     package var isWitnessed = false
     /// Whether the client can resume after a lost connection.
     package var isResumable = false
@@ -47,7 +47,9 @@ package struct ResponseListener {
 
     var isThere: Bool { exchange.map { !$0.isPeerGone } ?? isWitnessed }
 
-    /// What the client can still do; `isAccepted` is true if it received 202 for the upload.
+    /// What the client can still do.
+    ///
+    /// `isAccepted` is true if the client received 202 for the upload.
     func knowledge(isAccepted: Bool) -> ClientKnowledge {
         if isAccepted { return .accepted }
         guard let exchange, !exchange.isPeerGone else { return .gone }

@@ -1,6 +1,6 @@
 // One current route: its settings and the objects made from them.
 //
-// A class, because thousands of requests wait at a time, and their frames would contain copies.
+// A class, because the frames of thousands of waiting requests would contain copies of a structure.
 
 package import SpoolgateJournal
 package import SpoolgatePosix
@@ -17,23 +17,18 @@ package final class Route: Sendable {
     package let gateway: GatewayName
     package let resources: UploadResources
     package let upstream: Upstream
-    /// The service that authorizes uploads; nil if they need no authorization.
+    /// The service that authorizes uploads; nil if uploads need no authorization.
     package let authorizer: Authorizer?
-    /// The command that inspects uploads; nil if they are not inspected.
+    /// The command that inspects uploads; nil if uploads are not inspected.
     package let inspection: Inspection?
     package let counts: RouteMetrics
 
     /// Creates a route from its settings.
     ///
-    /// - Parameters:
-    ///   - name: its name.
-    ///   - settings: the operator's settings; they name at least one target.
-    ///   - gateway: the name of the gateway.
-    ///   - node: the name of the node that creates the uploads; nil if there is only one node.
-    ///   - old: the previous route with the same name, or nil; its connections and counters are kept if the settings
-    ///     are unchanged.
-    ///   - metrics: the metrics of the process.
-    ///   - skipped: called with the reason each time an attempt reached a target only after others failed.
+    /// `settings` must name at least one target. `node` is the name of the node that creates the uploads, and nil if
+    /// there is only one node. The connections and counters of `old`, the previous route of this name, are kept if the
+    /// settings are unchanged. `skipped` is called with the reason each time an attempt reached a target only after
+    /// other targets failed.
     package init(
         _ name: String,
         _ settings: RouteSettings,
@@ -58,7 +53,7 @@ package final class Route: Sendable {
             old?.inspection?.settings == settings.inspection
             ? old?.inspection : Inspection(settings.inspection, metrics.inspectionTimes)
         counts = metrics[name]
-        // Failures of another upstream do not apply to this one.
+        // Failures of another upstream do not apply to this upstream.
         if old?.upstream.settings != settings.upstream { counts.health.reset() }
     }
 
@@ -75,7 +70,7 @@ package final class Route: Sendable {
 
     package var targets: [String] { settings.upstream.targets.map(\.text) }
 
-    /// A copy with changed settings; it shares the objects made from the old settings.
+    /// Returns a copy with changed settings, which shares the objects made from the old settings.
     package func changed(_ change: (inout RouteSettings) -> Void) -> Route {
         var settings = settings
         change(&settings)

@@ -1,6 +1,6 @@
-// Limits on served and waiting requests, so that no client takes the threads that others need.
+// Limits on served and waiting requests, so that no client occupies the threads that others need.
 //
-// Invariant: everything counted is released exactly once.
+// Invariant: every count that is raised is lowered exactly once.
 
 import SpoolgatePosix
 package import SpoolgateUploadProtocol
@@ -9,13 +9,13 @@ package import SpoolgateUploadProtocol
 package struct RequestBounds: Sendable, Equatable {
     /// The limit on requests served at a time: `threads.maximum`, or fewer if file descriptors are scarce.
     package let total: Int
-    /// The limit on short requests in addition to `total`.
+    /// The maximum number of short requests served in addition to `total`.
     package let reserve: Int
     /// The maximum number of one client's requests served at a time.
     package let ofClient: Int
     /// The limit on one client's waiting requests, which also count towards `ofClient`.
     package let waitingOfClient: Int
-    /// The maximum number of requests that wait, of all clients together.
+    /// The maximum number of waiting requests of all clients together.
     package let waiting: Int
     /// The limit on one client's requests in the reserve.
     package let reserveOfClient: Int
@@ -90,7 +90,9 @@ package final class Admission: Sendable {
 
     /// The decision on a request.
     package enum Answer {
-        /// The request must be served; afterwards the caller must pass the ticket to `leave`.
+        /// The request is admitted.
+        ///
+        /// After serving it, the caller must pass the ticket to `leave`.
         case admitted(AdmissionTicket)
         case clientIsBusy
         case noThread
@@ -106,14 +108,10 @@ package final class Admission: Sendable {
 
     /// Admits a request if the limits allow it.
     ///
-    /// Waits up to `patience` if no thread is free; otherwise returns at once.
+    /// Waits up to `patience` if no thread is free; otherwise returns at once. Pass true for `isShort` only if the
+    /// request ends quickly unless it waits for another request. Such a request may use the reserve, but must not wait
+    /// there. Pass true for `isLast` if no other thread accepts connections; the request may then use only the reserve.
     ///
-    /// - Parameters:
-    ///   - client: the client that sent the request.
-    ///   - isShort: true if the request ends quickly unless it waits for another request. It may use the reserve, but
-    ///     must not wait there.
-    ///   - isLast: true if no other thread accepts connections; the request may then use only the reserve.
-    ///   - patience: how long to wait for a thread to become free; zero for no wait.
     /// - Returns: the ticket, or the limit that the request exceeds.
     package func admit(
         _ client: ClientName,
@@ -150,9 +148,10 @@ package final class Admission: Sendable {
         }
     }
 
-    /// Records that an admitted request starts to wait for another one.
+    /// Records that an admitted request starts to wait for another request.
     ///
-    /// - Returns: the reason why it must not wait; nil if it may, and the caller must call `stopWaiting` later.
+    /// - Returns: the reason why the request must not wait, or nil if it may. After nil, the caller must call
+    ///   `stopWaiting` later.
     func startWaiting(_ ticket: AdmissionTicket) -> Refusal? {
         state.update { state in
             guard !ticket.isHurried, state.waiting < state.bounds.waiting else {
@@ -195,18 +194,20 @@ package struct AdmissionTicket: Sendable {
 ///
 /// Used by one thread.
 package final class WaitingPlace {
-    /// How long a request may wait without a place: enough if the request it waits for reacts at once.
+    /// How long a request may wait without a place.
+    ///
+    /// This is enough if the other request reacts at once.
     package static let briefWait = Duration.seconds(1)
 
     private let admission: Admission
     private let ticket: AdmissionTicket?
     private var isTaken = false
-    /// The reason why `take` returned false, if it did.
+    /// The reason why `take` returned false; nil if it has not.
     package private(set) var refusal: Refusal?
 
-    /// Creates a place that is not taken yet.
+    /// Creates a place that has not been taken.
     ///
-    /// The delivery queue passes no ticket, because it has its own limit on threads; `take` then always succeeds.
+    /// The delivery queue passes nil for `ticket` because it has its own limit on threads. `take` then always succeeds.
     package init(_ admission: Admission, for ticket: AdmissionTicket?) {
         self.admission = admission
         self.ticket = ticket
@@ -214,7 +215,7 @@ package final class WaitingPlace {
 
     deinit { giveBack() }
 
-    /// Takes the place if it is not taken yet; returns false if no place is free.
+    /// Takes the place if it has not been taken; returns false if no place is free.
     package func take() -> Bool {
         guard let ticket, !isTaken else { return true }
         refusal = admission.startWaiting(ticket)

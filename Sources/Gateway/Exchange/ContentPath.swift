@@ -1,8 +1,10 @@
 // How a message's content reached the spool.
 
-/// The writer of a message's content: the web server (`used`), or the gateway for one of several reasons.
+/// The writer of a message's content: the web server (`used`), or the gateway for the reason that the case names.
 package enum ContentPath: Int, Sendable, CaseIterable {
-    /// Content that the web server did not write passed through the gateway.
+    /// The web server wrote content.
+    ///
+    /// Any other content passed through the gateway.
     case used
     case off
     case shared
@@ -25,7 +27,7 @@ package enum ContentPath: Int, Sendable, CaseIterable {
     /// The label in metrics and in the daemon's responses to its commands.
     package var label: String { self == .notOffered ? "not_offered" : "\(self)" }
 
-    /// A text for people that says why the web server did not write the content; nil if it did.
+    /// A text for people that says why the web server did not write the content; nil for `used`.
     package var reason: String? {
         switch self {
         case .used: nil

@@ -33,7 +33,7 @@ package enum ContentError: Error, Sendable, Equatable, CustomStringConvertible {
     }
 }
 
-/// The client has disconnected, so that nothing more can be sent.
+/// The error thrown if the client has disconnected, so that no more can be sent.
 package struct ClientGone: Error, Sendable, CustomStringConvertible {
     /// Creates the error.
     package init() {}
@@ -57,21 +57,24 @@ package protocol Exchange: AnyObject {
     ///
     /// Appends nothing, and returns true, if the alarm ended the wait.
     ///
-    /// - Returns: false at the proper end of the content, with nothing appended; otherwise true.
+    /// - Returns: false if the content has ended properly and nothing was appended; otherwise true.
     func receive(into buffer: ContentBuffer) throws(ContentError) -> Bool
 
-    /// Sets the alarm that ends a wait for content; nil removes it.
+    /// Sets the alarm that ends a wait for content; nil removes the alarm.
     func setAlarm(_ alarm: Alarm?)
 
-    /// nil if the web server cannot write content into a file itself.
+    /// The request's lane; nil if the web server cannot write content into a file itself.
     var lane: (any ContentLane)? { get }
 
-    /// Sends an interim response if `context.interimStatuses` contains its status; returns whether it was sent.
+    /// Sends an interim response if `context.interimStatuses` contains its status.
+    ///
+    /// Returns whether the response was sent.
     @discardableResult
     func send(interim head: ResponseHead) -> Bool
 
-    /// Sends the final response's head; exactly `contentLength` bytes of content must follow, or any number if it is
-    /// nil.
+    /// Sends the final response's head.
+    ///
+    /// Exactly `contentLength` bytes of content must follow, or any number if `contentLength` is nil.
     func send(head: ResponseHead, contentLength: Int64?) throws(ClientGone)
 
     /// Sends a part of the final response's content, after the head.
@@ -84,7 +87,7 @@ package protocol Exchange: AnyObject {
 extension Exchange {
     package var lane: (any ContentLane)? { nil }
 
-    /// Does nothing: by default, no alarm can end a wait for content.
+    /// Does nothing by default.
     package func setAlarm(_ alarm: Alarm?) {}
 
     /// Sends a complete response; does nothing if the client has disconnected.

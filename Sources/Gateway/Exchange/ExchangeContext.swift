@@ -14,9 +14,9 @@ package struct ExchangeContext: Sendable, Equatable {
     package var badOrigin: String?
     /// The interim statuses that the web server forwards to clients (`SPOOLGATE_INTERIM`).
     package var interimStatuses: Set<Int>
-    /// The client's address (`REMOTE_ADDR`); nil if not passed.
+    /// The client's address (`REMOTE_ADDR`); nil if missing.
     package var remoteAddress: String?
-    /// The scheme of the client's request, such as `https` (`REQUEST_SCHEME`); nil if not passed.
+    /// The scheme of the client's request, such as `https` (`REQUEST_SCHEME`); nil if missing.
     package var scheme: String?
     /// The mistakes in the web server's configuration that the parameters reveal.
     ///
@@ -47,7 +47,7 @@ package struct ExchangeContext: Sendable, Equatable {
 
 /// A kind of mistake in the web server's configuration.
 package enum FrontFault: String, Sendable, CaseIterable {
-    /// The web server stored content in a file before it passed it on.
+    /// The web server stored content in a file before passing the content on.
     case buffered
     /// nginx does not say whether it buffers content, because its configuration lacks spoolgate's parameter file.
     case bufferingUnknown = "buffering_unknown"

@@ -8,7 +8,8 @@ package struct ThreadBudget: Sendable, Equatable {
     package let maximum: Int
     /// The maximum number of concurrent short requests in addition to `maximum`.
     package let reserve: Int
-    /// The threads in addition to both, for requests that are rejected or that wait for slow requests to end.
+    /// The number of threads in addition to `maximum` and `reserve`, for requests that are rejected or that wait for
+    /// slow requests to end.
     package static let turningAway = 8
     package var threads: Int { maximum + reserve + Self.turningAway }
     /// The maximum number of idle connections that the web server keeps open.
@@ -16,12 +17,12 @@ package struct ThreadBudget: Sendable, Equatable {
 
     /// The maximum number of file descriptors that one request uses at a time.
     ///
-    /// First the connection, and a file in memory. Later also a data file and its record, or a scratch file; in
-    /// addition either the alarm and the file passed to nginx, or the upstream's connection and libcurl's wakeup
-    /// descriptor.
+    /// At first, these are the connection and a file in memory. Later, they are the connection, a data file and its
+    /// record or a scratch file, and either the alarm and the file passed to nginx, or the upstream's connection and
+    /// libcurl's wakeup descriptor.
     package static let ofRequest = 5
-    /// The file descriptors of one delivery: data file, record, the upstream's connection and libcurl's wakeup
-    /// descriptor.
+    /// The number of file descriptors of one delivery: data file, record, the upstream's connection and libcurl's
+    /// wakeup descriptor.
     private static let ofDelivery = 4
     /// The file descriptors set aside for queue runs, events and inspections.
     private static let slack = 64
@@ -34,10 +35,9 @@ package struct ThreadBudget: Sendable, Equatable {
 
     /// Returns this budget, reduced if the process may not open enough file descriptors for it.
     ///
-    /// - Parameters:
-    ///   - descriptors: the maximum number of file descriptors that the process may open.
-    ///   - open: the number of file descriptors that are open before the first request.
-    ///   - deliveries: the maximum number of concurrent deliveries of the queue.
+    /// The process may open `descriptors` file descriptors, of which `open` are open before the first request.
+    /// `deliveries` is the maximum number of concurrent deliveries of the queue.
+    ///
     /// - Returns: a budget with at least one thread of each kind.
     package func within(descriptors: Int, open: Int, deliveries: Int) -> ThreadBudget {
         let own = open + Self.slack + Self.keptConnections + Self.ofDelivery * deliveries

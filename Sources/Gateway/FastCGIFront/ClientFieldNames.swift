@@ -1,4 +1,4 @@
-// A table of the field names that clients send often, looked up by the bytes of their parameters.
+// A table of the field names that clients send often.
 //
 // Pure. Invariant: the table returns the name that would be created from the bytes.
 
@@ -6,7 +6,7 @@ import HTTPTypes
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// A hash table from `UPLOAD_OFFSET` to the name `upload-offset`.
+/// A hash table from names such as `UPLOAD_OFFSET` to field names such as `upload-offset`.
 struct ClientFieldNames {
     enum Found {
         case name(HTTPField.Name)
@@ -23,7 +23,9 @@ struct ClientFieldNames {
     }
 
     private var entries: [Entry] = []
-    /// The entry numbers, from 1, by hash; 0 for a free place, which a collision uses next.
+    /// The numbers of the entries, from 1, indexed by hash.
+    ///
+    /// 0 marks a free place; a collision uses the next one.
     private var places: [UInt8]
 
     /// Fields that other parameters replace, and `Transfer-Encoding`, because the web server has decoded the content.

@@ -5,7 +5,7 @@
 enum ConnectionRecord {
     /// An empty record of the error stream of request 1, the number that nginx uses.
     ///
-    /// nginx does not keep a connection on which it arrives.
+    /// nginx does not keep a connection on which this record arrives.
     static let farewell = RecordHeader.record(RecordType.errors, 1, [])
 
     /// Returns the record that refuses a concurrent request (FCGI_CANT_MPX_CONN).
@@ -23,7 +23,7 @@ enum ConnectionRecord {
             guard name.elementsEqual("FCGI_MPXS_CONNS".utf8) else { return }
             known += [UInt8(name.count), 1] + name + [UInt8(ascii: "0")]
         }
-        // The content may request the value so often that the values exceed a record.
+        // The content may request a value so often that the values do not fit into a record.
         guard isSound, known.count <= RecordHeader.mostContent else { return nil }
         return RecordHeader.record(RecordType.getValuesResult, 0, known)
     }

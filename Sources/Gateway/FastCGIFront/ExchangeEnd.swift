@@ -1,6 +1,7 @@
 // The end of an exchange: END_REQUEST and a close after which the response still arrives, or an abort.
 //
-// Invariant: an incomplete response is never followed by END_REQUEST, so that no web server takes it for complete.
+// Invariant: an incomplete response is never followed by END_REQUEST, so that no web server takes the response for
+// complete.
 
 import HTTPTypes
 import SpoolgatePosix
@@ -11,10 +12,10 @@ extension FastCGIExchange {
     ///
     /// Measured with nginx 1.22: after a head, nginx closes the client's connection (HTTP/2: INTERNAL_ERROR). Before a
     /// head, the client receives nginx's 502, even while it is still sending. With `error_page 502 = @gone; location
-    /// @gone { return 444; }`, nginx closes the client's connection there too (HTTP/2: PROTOCOL_ERROR).
+    /// @gone { return 444; }`, nginx closes the client's connection in this case too (HTTP/2: PROTOCOL_ERROR).
     ///
-    /// If the connection just ends, nginx takes a response without a length as complete. Bytes that are not a FastCGI
-    /// record mark it as incomplete.
+    /// If the connection just ended, nginx would take a response without a length as complete. Bytes that are not a
+    /// FastCGI record mark the response as incomplete.
     package func abort() {
         if case .content = outgoing, !isOver, writer.flush() { connection.spoil() }
         outgoing = .aborted
@@ -26,16 +27,16 @@ extension FastCGIExchange {
         case answered
         /// As `answered`, and the connection can be used for the next request.
         case kept
-        /// The web server left, or stopped reading, before the end.
+        /// The web server disconnected, or stopped reading, before the end.
         case gone
         case aborted
         /// The handler sent no response, or less content than announced.
         case incomplete
     }
 
-    /// Ends the request, and closes the connection unless it is kept.
+    /// Ends the request; the caller closes the connection.
     ///
-    /// It is kept if the web server asked for it and has sent the whole request.
+    /// The connection can be kept if the web server asked for this and has sent the whole request.
     func end(mayBeKept: Bool, lingerIdle: Duration, lingerTotal: Duration) -> End {
         isOver = true
         let failure: End? =
@@ -47,7 +48,7 @@ extension FastCGIExchange {
             case .aborted: .aborted
             }
         if let failure { return failure }
-        // Checked before the end is sent: after it, bytes may belong to the next request.
+        // Checked before the end is sent, because later bytes may belong to the next request.
         let sentAll = isContentOver
         let isKept =
             keepsConnection && mayBeKept && sentAll && reader.isAtEnd() && !connection.isReleased
@@ -71,7 +72,7 @@ extension FastCGIExchange {
 
     /// Whether the record that ends the content has arrived.
     ///
-    /// It usually arrives with the last byte, or with the parameters if there is no content.
+    /// The record usually arrives with the last byte, or with the parameters if there is no content.
     private var isContentOver: Bool {
         switch incoming {
         case .ended(sawEnd: true): return true

@@ -1,7 +1,7 @@
 // One FastCGI request as an `Exchange`.
 //
-// Invariants: it never blocks while it has bytes for its caller; content ends properly only if the web server reported
-// its end and every byte arrived.
+// Invariants: the exchange never blocks while it has bytes for its caller. Content ends properly only if the web server
+// reported the end and every byte arrived.
 
 import HTTPTypes
 package import SpoolgateExchange
@@ -21,14 +21,14 @@ package final class FastCGIExchange: Exchange {
     var writer: RecordWriter
     let keepsConnection: Bool
     private let stallTimeout: Duration
-    /// Whether the connection's receive timeout is the one for content.
+    /// Whether the connection's receive timeout has been set to the one for content.
     private var isLimited = false
     private var alarm: Alarm?
     /// Whether the exchange has ended and must not use the connection any more.
     var isOver = false
     var incoming: Incoming
     var outgoing = Outgoing.nothing
-    /// Bytes that nginx has reported as written into the file.
+    /// The number of bytes that nginx has reported as written into the file.
     var laneCount: Int64 = 0
     /// How the records ended while nginx was writing.
     var laneEnd = RecordReader.End.none
@@ -78,8 +78,8 @@ package final class FastCGIExchange: Exchange {
 
     /// Whether the web server has closed its side.
     ///
-    /// A web server sends the request and then waits, so a closed side means that it has given up the request, even if
-    /// all content had arrived (nginx after a 504, or after its client disconnected).
+    /// A web server sends the request and then waits, so a closed side means that the web server has given up the
+    /// request, even if all content had arrived (nginx after a 504, or after its client disconnected).
     package var isPeerGone: Bool {
         switch outgoing {
         case .gone, .aborted: true
@@ -91,19 +91,19 @@ package final class FastCGIExchange: Exchange {
 // MARK: Receiving
 
 extension FastCGIExchange {
-    /// The bytes of a buffer that may stay in memory during a wait; thousands of clients may stall at a time.
+    /// How many bytes of a buffer may stay in memory during a wait, because thousands of clients may stall at a time.
     private static let keptBytes = 32 << 10
 
     /// The time without content after which a wait is treated as long.
     ///
     /// If the web server is slightly slower than the gateway, the socket becomes empty hundreds of times per gibibyte.
-    /// Releasing memory each time costs page faults, and interrupts all processors.
+    /// Releasing memory each time would cost page faults and interrupt all processors.
     private static let breath = Duration.milliseconds(100)
 
     /// Adds content to `buffer`, which must have room; waits only for the first bytes.
     ///
     /// - Returns: false after CONTENT_LENGTH bytes, or at the end record if the length is unknown.
-    /// - Throws: `ContentError`, after all earlier bytes were returned.
+    /// - Throws: `ContentError`, once all earlier bytes have been returned.
     package func receive(into buffer: ContentBuffer) throws(ContentError) -> Bool {
         if case .content = incoming { releaseIfStalled(buffer) }
         var added = 0
@@ -122,10 +122,9 @@ extension FastCGIExchange {
         }
     }
 
-    /// Sets the alarm that ends waits for content; nil for none.
+    /// Sets the alarm that ends waits for content, or removes it.
     package func setAlarm(_ alarm: Alarm?) { self.alarm = alarm }
 
-    /// Releases the memory of a burst of content if no more arrives soon.
     private func releaseIfStalled(_ buffer: ContentBuffer) {
         guard buffer.count == 0, buffer.touched > Self.keptBytes, !reader.hasBytes,
             !connection.isReadable(within: Self.breath)
@@ -143,7 +142,8 @@ extension FastCGIExchange {
         let most = remaining.map { Int(min($0, Int64(free.count))) } ?? free.count
         let room = UnsafeMutableRawBufferPointer(rebasing: free.prefix(most))
         var (count, end) = (0, RecordReader.End.none)
-        // After a request to end, only bytes that were read already are returned, so that a fast sender is stopped.
+        // After a request to stop receiving, only bytes that have already been read are returned, so that a fast sender
+        // is stopped.
         if reader.hasBytes { (count, end) = reader.receive(into: room, waits: false) }
         while count == 0, end == .none {
             // The caller reads content, so nginx must send it.
@@ -203,7 +203,7 @@ extension FastCGIExchange {
 // MARK: Sending
 
 extension FastCGIExchange {
-    /// Sends an interim head at once, if the web server forwards its status and the final head was not sent.
+    /// Sends an interim head at once if the web server forwards its status and the final head has not been sent.
     @discardableResult
     package func send(interim head: ResponseHead) -> Bool {
         guard context.interimStatuses.contains(head.status.code), outgoing == .nothing, !isOver
@@ -216,7 +216,7 @@ extension FastCGIExchange {
 
     /// Sends the final head, once.
     ///
-    /// - Throws: `ClientGone` if the web server left or does not read, and for a second head.
+    /// - Throws: `ClientGone` if the web server has disconnected or does not read, or if a final head was already sent.
     package func send(head: ResponseHead, contentLength: Int64?) throws(ClientGone) {
         guard outgoing == .nothing, !isOver else { throw ClientGone() }
         let hasContent = !isHeadRequest && head.status.code != 204 && head.status.code != 304
@@ -231,7 +231,7 @@ extension FastCGIExchange {
 
     /// Sends content, up to the announced length; does nothing for HEAD, 204 and 304.
     ///
-    /// - Throws: `ClientGone` if the web server left or does not read.
+    /// - Throws: `ClientGone` if the web server has disconnected or does not read.
     package func send(content: RawSpan) throws(ClientGone) {
         switch outgoing {
         case .nothing: preconditionFailure("content before a header section")

@@ -49,7 +49,7 @@ package struct FastCGIQuestion {
         ]
         var pairs: [UInt8] = []
         for (name, value) in parameters {
-            // Each is shorter than 128 bytes, so its length takes one byte (section 3.4).
+            // Each name and value is shorter than 128 bytes, so its length takes one byte (section 3.4).
             pairs += [UInt8(name.utf8.count), UInt8(clamping: min(127, value.utf8.count))]
             pairs += Array(name.utf8) + value.utf8.prefix(127)
         }

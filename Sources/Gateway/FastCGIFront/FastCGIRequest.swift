@@ -1,8 +1,8 @@
 // The part of libfcgi that is used: it parses the parameters of a request.
 //
-// libfcgi reads a validated beginning from a file in memory. A pipe would not do: heads can be larger than a pipe, and
-// one thread would hold both ends. libfcgi's own accept has no timeout, and its close reads for as long as the peer
-// sends, so neither is used.
+// libfcgi reads a validated beginning from a file in memory. A pipe would not do, because heads can be larger than a
+// pipe and one thread would hold both ends. libfcgi's own accept has no timeout, and its close reads for as long as the
+// peer sends, so neither is used.
 //
 // Only this file uses members of libfcgi's structure below "Don't use anything below here": `ipcFd`, `keepConnection`
 // and `detached`, which make libfcgi read from a descriptor that it did not open. Invariant: the structure never leaves
@@ -102,7 +102,7 @@ private enum MemoryFiles {
     }
 
     static func giveBack(_ file: consuming MemoryFile) {
-        // A file that cannot be emptied must not be reused: its bytes would become part of the next request.
+        // A file that cannot be emptied must not be reused, because its bytes would become part of the next request.
         do throws(SystemError) { try file.clear() } catch { return }
         let number = file.release()
         let isKept = spare.updateQuietly { spare in

@@ -22,7 +22,7 @@ package enum FrontEvent: Sendable, Equatable {
 package final class FastCGIServer: Sendable {
     /// Sizes and limits.
     package struct Settings: Sendable {
-        /// The name of its threads, at most 9 bytes.
+        /// The name of the threads; must be at most 9 bytes.
         package var name = "fastcgi"
         /// The number of threads that wait for connections even without load, at least 1; `start()` starts at least 2.
         ///
@@ -30,11 +30,11 @@ package final class FastCGIServer: Sendable {
         package var minimumSpare = 16
         /// The maximum number of threads, and thus of requests; further connections wait to be accepted.
         ///
-        /// Each costs about 50 KiB, and the descriptors of its request.
+        /// Each thread costs about 50 KiB, and the descriptors of its request.
         package var maximum = 2000
         /// The maximum number of connections kept for a next request, each with a descriptor but no thread.
         ///
-        /// Beyond it, the web server is asked to close the oldest ones.
+        /// If there are more, the web server is asked to close the oldest ones.
         package var maximumKept = ThreadBudget.keptConnections
         /// How long a web server has to close a connection when asked to.
         package var letGoTimeout = Duration.seconds(2)
@@ -48,7 +48,7 @@ package final class FastCGIServer: Sendable {
         ///
         /// nginx closes the connection within milliseconds; HAProxy, Apache with HTTP/2 and Caddy do not.
         package var lingerIdle = Duration.milliseconds(200)
-        /// The limit on that time in total, even if the web server sends.
+        /// The maximum total wait after such a response, even while the web server is sending.
         package var lingerTotal = Duration.seconds(2)
         package var limits = RequestParameters.Limits()
 
@@ -67,22 +67,19 @@ package final class FastCGIServer: Sendable {
 
     private struct Watched {
         var isOver = false
-        /// Connections asked to stop receiving, and when their wait is interrupted.
+        /// The connections asked to stop receiving, with the times at which their waits are interrupted.
         var released: [(connection: Connection, at: Deadline)] = []
     }
 
     /// Prepares a server; `start` starts it.
     ///
-    /// Signals must be blocked before (`Signals.block`). This initialises libfcgi, and undoes the signal handlers that
-    /// it installs. libfcgi's two environment variables have no effect: they control its accept and its draining close,
-    /// which are not used.
+    /// Signals must be blocked before (`Signals.block`). Initialises libfcgi, and undoes the signal handlers that
+    /// libfcgi installs. libfcgi's two environment variables have no effect because they control its accept and its
+    /// draining close, which are not used.
     ///
-    /// - Parameters:
-    ///   - settings: sizes and limits.
-    ///   - listener: the listening socket.
-    ///   - report: receives events on any thread; must not block for long.
-    ///   - answer: serves one request on its thread, completely. If `isLast` is true, no other thread accepts
-    ///     connections, so it must return soon.
+    /// `report` receives events on any thread and must not block for long. `answer` serves one request on its thread,
+    /// completely. If `isLast` is true, no other thread accepts connections, so `answer` must return soon.
+    ///
     /// - Throws: `SystemError` if libfcgi cannot be initialised, or if the system has no room to wait for connections.
     package init(
         settings: Settings,
@@ -113,7 +110,7 @@ package final class FastCGIServer: Sendable {
         return (active, threads, kept.update { $0.count })
     }
 
-    /// Tests whether a thread accepts connections, and waits up to `patience`.
+    /// Returns whether a thread accepts connections, after a test that lasts at most `patience`.
     package func isAccepting(within patience: Duration) -> Bool {
         ready.isServed(within: patience)
     }
@@ -138,8 +135,8 @@ package final class FastCGIServer: Sendable {
 
     /// Shuts down: accepts no more connections, has the kept ones closed, and waits for all requests.
     ///
-    /// Then removes the socket file if it belongs to this server. `interrupt` asks requests that need not continue to
-    /// end; it is called several times a second, for those that have just arrived.
+    /// Then removes the socket file if it belongs to this server. `interrupt` must ask requests that need not continue
+    /// to end. It is called several times a second to reach those that have just arrived.
     ///
     /// - Returns: false if `deadline` passed first; the remaining requests then run until the process ends.
     package func drain(until deadline: Deadline, interrupt: () -> Void) -> Bool {
@@ -200,7 +197,7 @@ extension FastCGIServer {
             let (startsSuccessor, ended) = pool.update {
                 $0.take(connection, parametersBy: deadline)
             }
-            // The last thread must be free soon, because no other one accepts connections.
+            // The last thread must be free soon, because no other thread accepts connections.
             let isLast = startsSuccessor && !startSuccessor()
             if serve(connection, request, isLast: isLast, since: ended) == .kept {
                 keep(connection)
@@ -224,7 +221,9 @@ extension FastCGIServer {
     /// The listener's token; connections have higher ones.
     private static let listening: UInt64 = 0
 
-    /// Waits for a connection with data to read; nil if this thread must end.
+    /// Waits for a connection with data to read.
+    ///
+    /// Returns nil if this thread must end.
     private func nextConnection() -> Connection? {
         while !pool.update({ $0.isDraining }) {
             guard let event = ready.next() else { continue }
@@ -276,7 +275,7 @@ extension FastCGIServer {
         }
     }
 
-    /// Waits for up to half a second until a connection ends, after a lack of descriptors.
+    /// Waits up to half a second for a connection to end, after a lack of descriptors.
     private func waitForRoom(since ended: UInt64) {
         let _: Void? = pool.wait(until: .after(.milliseconds(500))) {
             $0.isDraining || $0.ended != ended ? () : nil
@@ -285,8 +284,8 @@ extension FastCGIServer {
 
     /// Asks a connection's request to stop receiving.
     ///
-    /// If the peer is sending, the request stops by itself, and its response arrives. The wait for a silent peer is
-    /// interrupted; if it then sends, it gets an error (nginx responds with 502).
+    /// If the peer is sending, the request stops by itself, and its response arrives. If the peer is silent, the wait
+    /// is interrupted; a peer that then sends receives an error (nginx responds with 502).
     private func release(_ connection: Connection) {
         guard connection.release() else { return }
         let due = Deadline.after(.milliseconds(100))
@@ -344,7 +343,9 @@ extension FastCGIServer {
         return end
     }
 
-    /// Receives the beginning of a request; nil if no valid one arrives.
+    /// Receives the beginning of a request.
+    ///
+    /// Returns nil if no valid beginning arrives.
     ///
     /// Not inlined, so that its stack space is free while the request waits for content.
     @inline(never)
@@ -371,7 +372,9 @@ extension FastCGIServer {
         )
     }
 
-    /// Parses the parameters of a request; without a free descriptor, retries for as long as parameters may take.
+    /// Parses the parameters of a request.
+    ///
+    /// If no descriptor is free, retries for up to `parametersTimeout`.
     private func take(
         _ parameters: inout RequestParameters,
         of beginning: inout RequestBeginning,

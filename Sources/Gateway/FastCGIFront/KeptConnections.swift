@@ -1,20 +1,19 @@
 // Connections that a web server keeps for its next request.
 //
-// The gateway never closes one first, which could lose a request sent at the same time. It sends an empty record of the
-// error stream and waits: nginx closes a kept connection on which any byte arrives, ignores the record after it has
-// sent a request, and does not keep a connection on which one follows END_REQUEST (nginx 1.22 and 1.31:
-// ngx_http_upstream_keepalive_module, ngx_http_fastcgi_module). A request that crosses the record is served, and the
-// connection is kept again.
+// The gateway never closes a kept connection first, because a request sent at the same time could be lost. It sends an
+// empty record of the error stream and waits: nginx closes a kept connection on which any byte arrives, ignores the
+// record after it has sent a request, and does not keep a connection on which the record follows END_REQUEST (nginx
+// 1.22 and 1.31: ngx_http_upstream_keepalive_module, ngx_http_fastcgi_module). A request that crosses the record is
+// served, and the connection is kept again.
 //
-// It sends without waiting; its owner must guard it. Invariant: a connection that was taken out belongs to its taker
-// alone.
+// `KeptConnections` sends without waiting; its owner must guard it. Invariant: a connection that was taken out belongs
+// to its taker alone.
 
 import SpoolgatePosix
 
 struct KeptConnections {
     /// The maximum number of connections that the web server is not asked to close.
     let most: Int
-    /// How long the web server has to close a connection when asked to.
     let patience: Duration
 
     private struct Entry {
@@ -26,7 +25,7 @@ struct KeptConnections {
     private var entries: [UInt64: Entry] = [:]
     private var lastToken: UInt64 = 0
     private var letGo = 0
-    /// Whether every connection must be closed, and whether no more are kept.
+    /// `isEnding` is true if every connection must be closed, `isOver` if no more are kept.
     private(set) var isEnding = false
     private(set) var isOver = false
 
@@ -38,7 +37,9 @@ struct KeptConnections {
     var isEmpty: Bool { entries.isEmpty }
     var count: Int { entries.count }
 
-    /// Adds a connection and returns its token, or nil if no more are kept, so that the caller must close it.
+    /// Adds a connection and returns its token.
+    ///
+    /// Returns nil if no more are kept; the caller must then close the connection.
     mutating func add(_ connection: Connection) -> UInt64? {
         guard !isOver else { return nil }
         lastToken += 1
@@ -51,7 +52,9 @@ struct KeptConnections {
         return lastToken
     }
 
-    /// Takes out a connection; nil if it was taken out before.
+    /// Takes out a connection.
+    ///
+    /// Returns nil if the connection was taken out before.
     mutating func take(_ token: UInt64) -> Connection? {
         guard let entry = entries.removeValue(forKey: token) else { return nil }
         if entry.closing != nil { letGo -= 1 }
@@ -81,7 +84,7 @@ struct KeptConnections {
     private var oldest: UInt64? { entries.filter { $0.value.closing == nil }.keys.min() }
 
     private mutating func letGo(of token: UInt64) {
-        // If it cannot be sent, the end of the connection is about to arrive.
+        // If the record cannot be sent, the end of the connection is about to arrive.
         _ = entries[token]?.connection.sendAtOnce(ConnectionRecord.farewell)
         entries[token]?.closing = .after(patience)
         letGo += 1

@@ -10,7 +10,7 @@ extension FastCGIExchange: ContentLane {
 
     package var wasOffered: Bool { reader.lane != .none }
 
-    /// Waits until content arrives, and returns whether nginx offers to write it.
+    /// Waits until content arrives, and returns whether nginx offers to write the content.
     package func isOffered() throws(ContentError) -> Bool {
         while case .content(let remaining) = incoming, reader.lane == .none, !reader.isInContent {
             incoming = after(0, readOn() ?? .none, remaining: remaining)
@@ -26,10 +26,9 @@ extension FastCGIExchange: ContentLane {
             ? reader.receive(into: nowhere, waits: false).end : wait(for: nowhere)?.end
     }
 
-    /// Declines the offer, so that nginx sends the content.
     func decline() {
         reader.noteAnswer(isGrant: false)
-        // If it cannot be sent, the next read fails.
+        // If the reply cannot be sent, the next read fails.
         _ = writer.send(.decline)
     }
 
@@ -49,7 +48,7 @@ extension FastCGIExchange: ContentLane {
         guard writer.send(.window(limit)) else { throw fail() }
     }
 
-    /// Has nginx close the file; does nothing if it has done so.
+    /// Has nginx close the file; does nothing if nginx has already closed it.
     package func stop() {
         guard reader.lane == .granted else { return }
         _ = writer.send(.stop)
@@ -63,7 +62,7 @@ extension FastCGIExchange: ContentLane {
             guard let end = readOn() else { return nil }
             // nginx reports nothing while its client sends nothing, so the caller decides.
             if end == .stalled { throw .stalled }
-            // Reports received before the end count first.
+            // Reports received before the end are returned first.
             laneEnd = end
         }
     }

@@ -37,11 +37,11 @@ enum LaneMessage: Equatable {
 
     /// A message from the gateway.
     enum Answer: Equatable {
-        /// Sent with a descriptor: nginx appends content to the file, which ends at `offset`, up to `limit`.
+        /// Sent with a file's descriptor. nginx appends content to the file, whose size is `offset`, up to `limit`.
         case grant(offset: Int64, LaneLimit)
         /// nginx must send all content as usual.
         case decline
-        /// A higher limit.
+        /// nginx may write up to this higher limit.
         case window(LaneLimit)
         /// nginx must write no more.
         case stop

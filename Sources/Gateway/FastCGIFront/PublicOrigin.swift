@@ -5,7 +5,9 @@
 import SpoolgateTextFormats
 
 enum PublicOrigin {
-    /// Returns `scheme://host[:port]`, without a default port; nil for anything else, such as an origin with a path.
+    /// Returns `scheme://host[:port]`, without a default port.
+    ///
+    /// Returns nil for any other text, such as an origin with a path.
     static func normalised(_ bytes: ParameterBytes) -> String? {
         let isSecure = bytes.hasPrefix("https://")
         guard isSecure || bytes.hasPrefix("http://") else { return nil }

@@ -1,4 +1,5 @@
-// The reason phrases of statuses received without one: an upstream may omit it (RFC 9112 §4), and HTTP/2 has none.
+// The reason phrases of statuses received without one, because an upstream may omit it (RFC 9112 §4) and HTTP/2 has
+// none.
 
 import HTTPTypes
 

@@ -1,6 +1,6 @@
 // Reads the records of one request from its connection: the parameters, then the content.
 //
-// It responds to records about the connection and to concurrent requests, and skips records of other requests.
+// The reader responds to records about the connection and to concurrent requests, and skips records of other requests.
 // Invariants: no number sent by the peer determines how much memory is used; content is read directly into the caller's
 // buffer, unless it arrives with preceding bytes.
 
@@ -10,7 +10,7 @@ import SpoolgatePosix
 struct RecordReader {
     private let connection: Connection
     private var parser = RecordParser()
-    /// Nil before the begin record.
+    /// The request's number; nil before the begin record.
     private var id: UInt16?
     private var stream = RecordType.parameters
     private var use = Use.passedOver
@@ -45,13 +45,14 @@ struct RecordReader {
     private enum Piece {
         case bytes(UnsafeRawBufferPointer)
         case end
-        /// Invalid FastCGI, or a record that is not allowed here.
         case malformed
     }
 
-    /// Bytes read at a time at a request's beginning; few requests have more.
+    /// The number of bytes read at a time at a request's beginning, which is rarely longer.
     private static let beginningSize = 8 << 10
-    /// Bytes read at a time beyond the current record: few, because thousands of stacks may hold them.
+    /// The number of bytes read at a time beyond the current record.
+    ///
+    /// It is small because thousands of stacks may hold these bytes.
     private static let spillSize = 512
 
     init(_ connection: Connection) { self.connection = connection }
@@ -81,7 +82,7 @@ struct RecordReader {
         }
     }
 
-    /// Returns nil if the record is not allowed here.
+    /// Returns how to process a record; nil if the record is not allowed here.
     private func use(of header: RecordHeader) -> Use? {
         if header.type == RecordType.beginRequest || header.id == 0 { return .collected }
         guard let id else { return nil }
@@ -112,7 +113,7 @@ struct RecordReader {
 // MARK: The lane
 
 extension RecordReader {
-    /// Returns false if the message from nginx is invalid or not allowed here.
+    /// Processes a message from nginx; returns false if it is invalid or not allowed here.
     private mutating func takeMessage() -> Bool {
         switch (LaneMessage(collected), lane) {
         case (.offer, .none): lane = .offered
@@ -132,6 +133,8 @@ extension RecordReader {
 // MARK: The beginning
 
 extension RecordReader {
+    /// Receives the beginning.
+    ///
     /// Returns nil if the connection ends first or the bytes are invalid.
     mutating func receiveBeginning() -> RequestBeginning? {
         withUnsafeTemporaryAllocation(byteCount: Self.beginningSize, alignment: 16) { room in
@@ -174,7 +177,6 @@ extension RecordReader {
     /// Whether nginx has sent a message that the caller must process.
     var hasNews: Bool { lane == .offered || !reports.isEmpty }
 
-    /// Whether the current record has unread content.
     var isInContent: Bool { use == .ofStream && parser.rest > 0 }
 
     /// Whether nothing arrived after the last record, so another request can be read.
@@ -188,7 +190,7 @@ extension RecordReader {
         return !hasBytes && parser.isBetweenRecords
     }
 
-    /// Reads the available content into `room` or, if it is empty, only the records before the next content.
+    /// Reads the available content into `room` or, if `room` is empty, only the records before the next content.
     ///
     /// - Returns: the number of bytes of content, all valid, and how the read ended after them.
     mutating func receive(
@@ -208,14 +210,14 @@ extension RecordReader {
         }
     }
 
-    /// `isAll`: no more bytes are available.
+    /// `isAll` is true if no more bytes are available.
     private struct Read {
         var count: Int
         var end: End
         var isAll = false
     }
 
-    /// Reads the rest of the current record directly into `room`, later bytes by a buffer.
+    /// Reads the rest of the current record directly into `room`, and later bytes through a buffer.
     private mutating func receiveSome(_ room: UnsafeMutableRawBufferPointer, _ waits: Bool) -> Read
     {
         let sure = isInContent ? min(parser.rest, room.count) : 0
@@ -254,7 +256,6 @@ extension RecordReader {
         }
     }
 
-    /// Moves content into `room` until it is full or another item follows.
     private mutating func take(
         _ bytes: inout UnsafeRawBufferPointer,
         into room: UnsafeMutableRawBufferPointer

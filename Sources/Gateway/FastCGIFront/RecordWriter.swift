@@ -7,13 +7,15 @@ import SpoolgatePosix
 struct RecordWriter {
     private let connection: Connection
     private let id: UInt16
-    /// Records not sent yet; `open` is the start of the last one if it can grow.
+    /// Records that have not been sent.
+    ///
+    /// `open` is the start of the last one; nil if it cannot grow.
     private var gathered: [UInt8] = []
     private var open: Int?
 
-    /// Bytes collected before they are sent, far below a record's capacity.
+    /// The maximum number of bytes collected before they are sent, far below a record's capacity.
     private static let mostGathered = 16 << 10
-    /// Bytes in a record sent without copying: its capacity, rounded down to a multiple of 8.
+    /// The maximum number of bytes in a record sent without copying: its capacity, rounded down to a multiple of 8.
     private static let mostOfRecord = RecordHeader.mostContent & ~7
 
     init(_ connection: Connection, id: UInt16) {
@@ -21,7 +23,9 @@ struct RecordWriter {
         self.id = id
     }
 
-    /// Adds bytes, which may be sent later; returns false if the peer left or does not read.
+    /// Adds bytes, which may be sent later.
+    ///
+    /// Returns false if the peer has disconnected or does not read.
     mutating func write(_ bytes: UnsafeRawBufferPointer) -> Bool {
         guard gathered.count + RecordHeader.size + bytes.count > Self.mostGathered else {
             gather(bytes)
@@ -38,7 +42,9 @@ struct RecordWriter {
         return true
     }
 
-    /// Sends the collected bytes; returns false if the peer left or does not read.
+    /// Sends the collected bytes.
+    ///
+    /// Returns false if the peer has disconnected or does not read.
     mutating func flush() -> Bool {
         closeRecord()
         return gathered.isEmpty || send(with: UnsafeRawBufferPointer(start: nil, count: 0))
@@ -46,7 +52,7 @@ struct RecordWriter {
 
     /// Sends the collected bytes, the end of the response and END_REQUEST; returns whether all were sent.
     ///
-    /// If `isLast`, the web server must close the connection although it asked to keep it.
+    /// If `isLast` is true, asks the web server to close the connection that it wanted to keep.
     mutating func end(isLast: Bool) -> Bool {
         closeRecord()
         header(RecordType.answer, count: 0).append(to: &gathered)
@@ -61,7 +67,7 @@ struct RecordWriter {
         flush() && connection.send(record(of: message))
     }
 
-    /// Passes the file to which nginx writes together with the message.
+    /// Sends the message together with the file to which nginx writes.
     mutating func send(_ message: LaneMessage.Answer, passing file: borrowing Descriptor) -> Bool {
         flush() && connection.send(record(of: message), passing: file)
     }

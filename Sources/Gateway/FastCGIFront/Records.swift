@@ -19,16 +19,16 @@ enum RecordType {
 struct RecordHeader: Equatable {
     /// A `RecordType`, or an unknown type.
     var type: UInt8
-    /// 0 for a record about the connection.
+    /// The number of the request, or 0 for a record about the connection.
     var id: UInt16
     var count: Int
-    /// Bytes after the content, up to 255.
+    /// The number of bytes after the content, at most 255.
     var padding: Int = 0
 
     static let size = 8
     static let mostContent = Int(UInt16.max)
 
-    /// Requires that `padding` is 0.
+    /// Appends the header to `bytes`; `padding` must be 0.
     func append(to bytes: inout [UInt8]) {
         withUnsafeBytes(of: word.bigEndian) { bytes.append(contentsOf: $0) }
     }
@@ -62,7 +62,7 @@ extension RecordHeader {
     }
 }
 
-/// Splits a byte stream into records, however it was fragmented.
+/// Splits a byte stream into records, however the stream was fragmented.
 struct RecordParser {
     enum Piece {
         case header(RecordHeader)
@@ -72,7 +72,7 @@ struct RecordParser {
         case malformed
     }
 
-    /// Bytes of the current record's content that have not arrived.
+    /// The number of bytes of the current record's content that have not arrived.
     private(set) var rest = 0
     private var padding = 0
     private var header: UInt64 = 0
@@ -110,7 +110,7 @@ struct RecordParser {
         padding -= count
     }
 
-    /// Records that content of the current record was read elsewhere.
+    /// Notes that `count` bytes of the current record's content were read elsewhere.
     mutating func skip(_ count: Int) {
         precondition(count <= rest, "content past the end of its record")
         rest -= count

@@ -4,7 +4,7 @@
 // parameters are validated here first. Pure. Invariant: libfcgi returns every parameter exactly as received.
 
 struct RequestBeginning {
-    /// Bytes of all parameters, well above the limits on request heads.
+    /// The maximum number of bytes of all parameters, well above the limits on request heads.
     static let mostBytes = 256 << 10
 
     /// The request's number on the connection.
@@ -12,13 +12,13 @@ struct RequestBeginning {
     var role: UInt16
     /// Whether the web server will reuse the connection (FCGI_KEEP_CONN).
     var keepsConnection: Bool
-    /// Names and values, each with its length before it; nil if they exceeded `mostBytes`.
+    /// The encoded names and values with their lengths; nil if they exceeded `mostBytes`.
     var parameters: [UInt8]? = []
 
     /// The only role that is served.
     static let responder: UInt16 = 1
 
-    /// Nil if the begin record is invalid.
+    /// Parses the content of a begin record; nil if it is invalid.
     init?(id: UInt16, content: some Collection<UInt8>) {
         let bytes = Array(content)
         guard id != 0, bytes.count == 8 else { return nil }
@@ -67,7 +67,7 @@ struct RequestBeginning {
         return ParameterBytes(rebasing: rest[..<count])
     }
 
-    /// Removes a length from the start: one byte below 128, otherwise 31 bits in four bytes.
+    /// Removes and returns a length at the start: one byte below 128, otherwise 31 bits in four bytes.
     private static func length(_ rest: inout ParameterBytes) -> Int? {
         guard let first = rest.first else { return nil }
         guard first >= 0x80 else { return Int(take(1, off: &rest)[0]) }
@@ -79,9 +79,9 @@ struct RequestBeginning {
 // MARK: For libfcgi
 
 extension RequestBeginning {
-    /// Removes the parameters that libfcgi would change: those with a NUL, or with `=`, its separator, in the name.
+    /// Removes the parameters that libfcgi would change: those with a NUL, or with libfcgi's separator `=` in the name.
     ///
-    /// - Returns: whether none was removed; nil if the parameters are truncated.
+    /// - Returns: true if no parameter was removed; nil if the parameters are truncated.
     mutating func keepSoundParameters() -> Bool? {
         var isSound = true
         let isWhole = forEachParameter { name, value in

@@ -1,7 +1,7 @@
 // Converts FastCGI parameters into a request head and its context.
 //
-// Pure. Invariant: a parameter that begins with HTTP_ comes from the client and becomes a field. All others come from
-// the operator and do not, except CONTENT_TYPE, which is the client's field.
+// Pure. Invariant: a parameter that begins with HTTP_ comes from the client and becomes a field. All other parameters
+// come from the operator and become none, except CONTENT_TYPE, which is the client's field.
 
 import HTTPTypes
 package import SpoolgateExchange
@@ -13,11 +13,11 @@ package import SpoolgateUploadProtocol
 package struct RequestParameters: ~Copyable {
     /// The limits on a request's head; the defaults exceed those of web servers.
     package struct Limits: Sendable, Equatable {
-        /// Field lines.
+        /// The maximum number of field lines.
         package var fields = 200
-        /// Bytes of all field names and values.
+        /// The maximum total size of field names and values in bytes.
         package var fieldBytes = 64 * 1024
-        /// Bytes of the request target.
+        /// The maximum size of the request target in bytes.
         package var targetBytes = 32 * 1024
     }
 
@@ -25,15 +25,14 @@ package struct RequestParameters: ~Copyable {
     private var fields = HTTPFields()
     private var fieldCount = 0
     private var fieldBytes = 0
-    /// Leading fields that the web server has set itself.
+    /// The number of leading fields that the web server has set itself.
     private var configuredCount = 0
-    /// The first one counts.
+    /// Only the first reason to refuse the request is kept.
     private var refusals: [Refusal] = []
     private var method = Word<HTTPRequest.Method>.missing
     private var target = Word<String>.missing
     private var contentLength: ContentLength = .unknown
     private var context = ExchangeContext()
-    // The basis of the context's faults.
     private var isMisconfigured = false
     private var isOriginThere = false
     private var isBuffered = false
@@ -75,7 +74,7 @@ package struct RequestParameters: ~Copyable {
 
     /// Adds the parameters of a request; returns false if they are truncated or libfcgi does not accept them.
     ///
-    /// - Throws: `SystemError` if no descriptor or memory is left; then none was added.
+    /// - Throws: `SystemError` if no descriptor or memory is left; then no parameter was added.
     mutating func take(
         _ beginning: inout RequestBeginning,
         takenApartBy request: borrowing FastCGIRequest
@@ -83,7 +82,7 @@ package struct RequestParameters: ~Copyable {
         if beginning.role != RequestBeginning.responder { refuse(.wrongRole) }
         if beginning.parameters == nil { refuse(.fieldsTooLarge(limit: limits.fieldBytes)) }
         guard let isSound = beginning.keepSoundParameters() else { return false }
-        // No configuration contains a NUL, so it comes from a client.
+        // No configuration contains a NUL, so a NUL comes from a client.
         if !isSound { refuse(.malformed(reason: "a parameter contains NUL or has = in its name")) }
         return try request.forEachParameter(of: beginning) { add($0, $1) }
     }
@@ -112,7 +111,7 @@ package struct RequestParameters: ~Copyable {
         if !isOriginThere { context.faults.insert(.noOrigin) }
         if context.badOrigin != nil { context.faults.insert(.badOrigin) }
         if isBuffered { context.faults.insert(.buffered) }
-        // The stock parameters of nginx have SERVER_SOFTWARE, the shipped ones do not.
+        // The stock parameters of nginx have SERVER_SOFTWARE, but the shipped ones do not.
         if isNginx, !isBufferingTold { context.faults.insert(.bufferingUnknown) }
         return (head, context)
     }
@@ -125,7 +124,7 @@ package struct RequestParameters: ~Copyable {
         case (.refused(let refusal), _), (_, .refused(let refusal)): return .failure(refusal)
         case (.valid(let method), .valid(let target)):
             var fields = fields
-            // CONTENT_TYPE looks configured, but is the client's; usually it is the only one.
+            // CONTENT_TYPE looks configured, but is the client's; usually it is the only such field.
             let isTypeAlone = configuredCount == 1 && fields[0].name == .contentType
             if configuredCount > 0, !isTypeAlone {
                 fields.keepFromConnection(first: configuredCount)
@@ -149,13 +148,13 @@ package struct RequestParameters: ~Copyable {
 // MARK: Client fields
 
 extension RequestParameters {
-    /// `name` is the part of the parameter's name after `HTTP_`.
+    /// Adds a field; `name` is the part of the parameter's name after `HTTP_`.
     private mutating func addField(_ name: ParameterBytes, _ value: ParameterBytes) {
         switch ClientFieldNames.all.find(name) {
         case .replaced: return
         case .name(let known): addField(known, value)
         case .unknown:
-            // The gateway's own fields.
+            // These names belong to the gateway's own fields.
             if name.isReserved { return }
             let lowered = String(unsafeUninitializedCapacity: name.count) { text in
                 for (index, byte) in name.enumerated() { text[index] = byte.loweredFieldNameByte }
@@ -259,7 +258,6 @@ extension RequestParameters {
                 .malformed(reason: "the target is not UTF-8; percent-encode non-ASCII characters")
             )
         }
-        // Few targets contain either character.
         let mayHaveDots = value.has(UInt8(ascii: ".")) || value.has(UInt8(ascii: "%"))
         // The web server chose the location without dot segments, and the upstream may interpret them differently.
         guard !mayHaveDots || !target.hasDotSegment else {
@@ -290,7 +288,7 @@ extension RequestParameters {
         if context.origin == nil { context.badOrigin = value.text }
     }
 
-    /// The values in the shipped configurations.
+    /// The values of `SPOOLGATE_INTERIM` in the shipped configurations.
     private static let usualInterims: [(text: StaticString, statuses: Set<Int>)] = [
         ("", []), ("104", [104]), ("104 100", [104, 100]),
     ]
@@ -376,7 +374,7 @@ extension String {
 // MARK: Bytes
 
 extension UInt8 {
-    /// RFC 9110 §5.6.2.
+    /// Whether the byte may occur in a token (RFC 9110 §5.6.2).
     fileprivate var isTokenByte: Bool {
         switch self {
         case 0x30...0x39, 0x41...0x5A, 0x5E...0x7A, 0x23...0x27: true
@@ -385,7 +383,7 @@ extension UInt8 {
         }
     }
 
-    /// RFC 9110 §5.5: visible characters, space, tab, and bytes that are not ASCII.
+    /// Whether the byte may occur in a field value (RFC 9110 §5.5).
     fileprivate var isFieldValueByte: Bool { (self >= 0x20 && self != 0x7F) || self == 0x09 }
 
     /// Converts a byte of `UPLOAD_OFFSET` to that of `upload-offset`.

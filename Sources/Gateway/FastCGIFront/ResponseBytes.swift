@@ -20,10 +20,10 @@ enum ResponseBytes {
 
     /// Returns a final head, including the empty line at its end.
     ///
-    /// `Location` precedes `Status`: HAProxy below 3.2 turns a 201 into 302 if `Location` follows. `Status` is always
-    /// included, because a `Location` without it means 302.
+    /// `Location` precedes `Status` because HAProxy below 3.2 turns a 201 into 302 if `Location` follows. `Status` is
+    /// always included, because a `Location` without it means 302.
     ///
-    /// If `contentLength` is nil, the head's own `Content-Length` is used if `hasContent` is false (HEAD, 304).
+    /// If `contentLength` is nil and `hasContent` is false (HEAD, 304), the head's own `Content-Length` is used.
     static func final(_ head: ResponseHead, contentLength: Int64?, hasContent: Bool) -> ByteBuilder
     {
         var bytes = ByteBuilder()
@@ -83,7 +83,8 @@ enum ResponseBytes {
         }
     }
 
-    /// Message framing, which is the web server's, and `Status`, which it would take for the response's status.
+    /// Whether a field must be omitted: message framing, which is the web server's, or `Status`, which the web server
+    /// would take for the response's status.
     private static func isReserved(_ name: UnsafeBufferPointer<UInt8>) -> Bool {
         // The length alone rules out most names.
         switch name.count {

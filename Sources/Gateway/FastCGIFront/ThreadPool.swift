@@ -1,24 +1,23 @@
 // The bookkeeping of the elastic thread pool.
 //
-// Pure state: its owner must guard it, and starts the threads. Invariant: while the pool is not draining, a thread
-// waits for a connection or is being started to do so, or the maximum number of threads serve connections.
+// Pure state; its owner must guard it and start the threads. Invariant: while the pool is not draining, a thread waits
+// for a connection or is being started to do so, or the maximum number of threads serve connections.
 
 import SpoolgatePosix
 
 struct ThreadPool {
-    /// Threads that wait for connections even without load.
     let minimumSpare: Int
     /// The maximum number of waiting threads, so far above `minimumSpare` that a varying load rarely starts a thread.
     var maximumSpare: Int { 4 * minimumSpare }
     let maximum: Int
 
-    /// Includes threads that are being started.
+    /// The number of threads, including those being started.
     private(set) var threads = 0
-    /// The maximum since `busyTimeIsOver` last returned true.
+    /// The maximum of `threads` since `busyTimeIsOver` last returned true.
     private var mostThreads = 0
-    /// Threads that wait for a connection or are being started.
+    /// The number of threads that wait for a connection or are being started.
     private(set) var idle = 0
-    /// Ended connections; a change means that descriptors became free.
+    /// The number of ended connections; a change means that descriptors became free.
     private(set) var ended: UInt64 = 0
     private(set) var isDraining = false
     private var connections: [ObjectIdentifier: Entry] = [:]
@@ -66,7 +65,9 @@ struct ThreadPool {
         connections[ObjectIdentifier(connection)]?.parametersDeadline = nil
     }
 
-    /// Returns whether the thread must wait for the next connection; otherwise it must end.
+    /// Records the end of a connection.
+    ///
+    /// Returns whether the thread must wait for the next one; otherwise it must end.
     mutating func giveBack(_ connection: Connection) -> Bool {
         connections[ObjectIdentifier(connection)] = nil
         ended += 1

@@ -1,10 +1,11 @@
-// The webhook's queue on disk: any process adds lines, one sends them in order; see spoolgate-spool(5), events.
+// The webhook's queue on disk: any process adds lines, and one process sends them in order. See spoolgate-spool(5),
+// events.
 //
-// Lines are added to `pending`. The sender renames that file to `sending`, marks each line when it is done, and removes
-// the file when all are. One thread of a process writes the lines of all its threads. If another process keeps the lock
-// on `pending`, the process adds lines to its own file `late-...`, which the sender processes like `pending`.
-// Invariant: a line is added only under the lock on a file that still has its name, and a file is removed only under
-// its lock and after all its lines are done.
+// Lines are added to `pending`. The sender renames that file to `sending`, marks each line when its event is done, and
+// removes the file when all lines are marked. One thread of a process writes the lines of all its threads. If another
+// process keeps the lock on `pending`, the process adds lines to its own file `late-...`, which the sender processes
+// like `pending`. Invariant: a line is added only under the lock on a file that still has its name, and a file is
+// removed only under its lock and after all its lines are done.
 
 import SpoolgateCrypto
 import SpoolgatePosix
@@ -15,14 +16,14 @@ import SpoolgateUploadProtocol
 final class EventQueue: Sendable {
     private struct Backlog {
         var lines: [String] = []
-        /// The numbers of lines that were added, and that were written or lost.
+        /// The number of lines added, and the number of lines written or lost.
         var noted = 0
         var done = 0
         /// Whether a thread is writing lines; only this thread uses `late`.
         var isWriting = false
         /// Whether a thread left its line in `lines` without waiting.
         var isLeft = false
-        /// This process's own file, locked by it, and the time until which it adds lines; nil without such a file.
+        /// This process's own file, locked by it, or nil; and the time until which it adds lines.
         var late: AppendedFile?
         var lateEnd = Deadline.after(.zero)
 
@@ -65,7 +66,8 @@ final class EventQueue: Sendable {
 
     /// The user ID of the spool's owner, to whom new files are given; nil if unknown.
     let owner: UInt32?
-    /// Events added by this process since `pending` was renamed, and events of `sending` that are not done.
+    /// The number of events added by this process since `pending` was renamed, and of events in `sending` that are not
+    /// done.
     let added = Counter()
     let left = Counter()
     private let spool: String
@@ -83,10 +85,7 @@ final class EventQueue: Sendable {
 
     /// Creates the object for the queue of a spool; files are created when the first event is added.
     ///
-    /// - Parameters:
-    ///   - spool: the spool's directory.
-    ///   - patience: how long a line waits for another process that holds the lock on `pending`.
-    ///   - onLoss: called each time events cannot be written, with their number and the reason.
+    /// `onLoss` is called each time events cannot be written, with their number and the reason.
     init(
         spool: String,
         patience: Duration = .milliseconds(10),
@@ -95,7 +94,7 @@ final class EventQueue: Sendable {
         self.patience = patience
         self.spool = spool
         self.onLoss = onLoss
-        // Without it, files created by root would belong to root.
+        // Without the owner, files created by root would belong to root.
         owner = try? Directory(path: spool).status().owner
     }
 
@@ -103,8 +102,8 @@ final class EventQueue: Sendable {
 
     /// Adds an event, which then usually survives a crash of this process, but not a power failure.
     ///
-    /// If the disk stalls, another thread writes the event after the return. An event that cannot be written is lost,
-    /// and `onLoss` is called.
+    /// If the disk stalls, this function returns before another thread writes the event. An event that cannot be
+    /// written is lost, and `onLoss` is called.
     func add(_ event: String, at time: WallTime) {
         let line = QueuedEvent(time: time, json: event).line
         let number = backlog.updateQuietly { backlog in
@@ -122,7 +121,6 @@ final class EventQueue: Sendable {
         }
     }
 
-    /// Writes lines, then those that other threads left meanwhile.
     private func work(_ lines: [String]) {
         var next: [String]? = lines
         while let lines = next {
@@ -196,7 +194,6 @@ final class EventQueue: Sendable {
         withExtendedLifetime(late) {}
     }
 
-    /// Calls `closeLate` unless a thread is writing.
     func settle() {
         let isFree = backlog.updateQuietly { backlog in
             guard !backlog.isWriting, backlog.late != nil, backlog.lateEnd.hasPassed else {
@@ -224,7 +221,8 @@ final class EventQueue: Sendable {
         try AppendedFile(path: name, in: try directory(), mode: Self.mode, owner: owner)
     }
 
-    /// Opens the queue's directory, but follows no symbolic link, because commands that root runs use it too.
+    /// Opens the queue's directory, but follows no symbolic link, because commands that root runs use this function
+    /// too.
     private func directory() throws(SystemError) -> Directory {
         try Directory("events", in: try Directory(path: spool))
     }
@@ -239,7 +237,8 @@ final class EventQueue: Sendable {
             throw SystemError(call: "write", subject: file.path, errno: SystemError.tooLarge)
         }
         do throws(SystemError) { try file.add(line: line) } catch {
-            // Removes an incomplete line, which would corrupt the next one. If this fails, the sender skips both.
+            // Removes an incomplete line, which would corrupt the next one. If the removal fails, the sender skips
+            // both.
             try? Disk().truncate(file.descriptor, to: size, subject: file.path)
             throw error
         }
@@ -301,7 +300,9 @@ struct QueuedEvent {
         self.json = json
     }
 
-    /// Nil if the event was already sent or dropped, or if the line is invalid.
+    /// Parses a line.
+    ///
+    /// Returns nil if the event was already sent or dropped, or if the line is invalid.
     init?(line: String) {
         let words = line.split(separator: " ", maxSplits: 3)
         guard words.count == 4, words[0] == "-", words[3].hasPrefix("{"), words[3].hasSuffix("}"),
@@ -333,12 +334,12 @@ final class EventBatch {
     private var next: Int64 = 0
     /// Bytes read ahead, beginning at `position` in the file.
     private var ahead: ArraySlice<UInt8> = []
-    /// In bytes; longer lines are skipped.
+    /// The maximum length of a line in bytes; longer lines are skipped.
     private static let lineLimit = 256 << 10
     private var path: String { directory.path(of: "sending") }
     private let left: Counter
 
-    /// Sets `left` to the number of events that are not done.
+    /// Creates a batch, and sets `left` to the number of events that are not done.
     init(
         _ file: consuming Descriptor,
         in directory: Directory,
@@ -368,7 +369,7 @@ final class EventBatch {
             ahead = try file.bytes(at: position, count: Self.lineLimit, subject: path)[...]
         }
         guard let end = ahead.firstIndex(of: UInt8(ascii: "\n")) else {
-            // The line is incomplete: it is being written, or its writer failed.
+            // The line is incomplete because it is being written or its writer failed.
             next = position + Int64(ahead.count)
             return ahead.count < Self.lineLimit ? .end : .skipped
         }

@@ -42,11 +42,8 @@ package final class Events: Sendable {
 
     /// Creates the object for a process that uses a spool; opens no file.
     ///
-    /// - Parameters:
-    ///   - settings: the settings, which name the destinations of events.
-    ///   - spool: the spool, whose directory contains the webhook's queue.
-    ///   - log: the log, to which the loss of events is reported.
-    ///   - gateway: the name of the gateway in requests to the webhook; nil if this process sends no events.
+    /// `gateway` is the name of the gateway in requests to the webhook, or nil if this process sends no events. The
+    /// loss of events is reported to `log`.
     package init(_ settings: Settings, spool: Spool, log: Log, by gateway: GatewayName? = nil) {
         state = Monitor(State(settings))
         let losses = DroppedEvents(log)
@@ -66,7 +63,7 @@ package final class Events: Sendable {
     package var lost: Int { losses.total.count }
     /// The number of events that wait for the webhook.
     ///
-    /// Events of other processes count once this process has begun to send them.
+    /// Events of other processes are counted once this process has begun to send them.
     package var pending: Int { queue.added.count + queue.left.count }
 
     /// Applies new settings, and reopens the file for the next event.
@@ -80,13 +77,11 @@ package final class Events: Sendable {
 
     /// Returns the value of the request field that the settings name for correlation; nil if the upload has none.
     package func correlation(of creation: UploadCreation) -> String? {
-        // Usually there is no such field, so nothing is copied.
         state.updateQuietly { $0.correlation(of: creation) }
     }
 
     /// Sets the event's time, and writes it to the file and the webhook's queue; does not wait for the webhook.
     package func note(_ event: @autoclosure () -> Event) {
-        // Usually there is no destination, so nothing is copied.
         let isTold = state.updateQuietly { state in
             state.settings.destination != nil || state.settings.webhook.url != nil
         }

@@ -25,7 +25,7 @@ package struct Journal: Sendable {
         self.metrics = metrics
     }
 
-    /// Returns a journal whose log lines contain the ID `correlation`; unchanged if nil.
+    /// Returns a journal whose log lines contain the ID `correlation`; unchanged if `correlation` is nil.
     package func correlated(_ correlation: String?) -> Journal {
         Journal(log.correlated(correlation), events, metrics)
     }
@@ -49,14 +49,8 @@ package struct Journal: Sendable {
 
     /// Reports how the content of one request reached the spool.
     ///
-    /// Call it when the content has ended, completely or early.
-    ///
-    /// - Parameters:
-    ///   - upload: the upload.
-    ///   - path: who wrote the content, and the reason if it was not nginx.
-    ///   - nginx: the number of bytes that nginx wrote.
-    ///   - gateway: the number of bytes that passed through the gateway.
-    ///   - counts: the metrics of the route.
+    /// Call it when the content has ended, completely or early. nginx wrote `nginx` bytes, and `gateway` bytes passed
+    /// through the gateway.
     package func written(
         _ upload: Upload,
         _ path: ContentPath,
@@ -64,7 +58,8 @@ package struct Journal: Sendable {
         gateway: Int64,
         on counts: RouteMetrics
     ) {
-        // Without content nothing is reported: if the client left early, nginx may not have offered to write yet.
+        // Without content nothing is reported because, if the client left early, nginx may not have offered to write
+        // yet.
         guard nginx + gateway > 0 || path != .notOffered && path != .small else { return }
         log.written(upload.creation.id, path, nginx: nginx, gateway: gateway)
         counts.add(path)
@@ -143,13 +138,8 @@ package struct Journal: Sendable {
 
     /// Reports the end of a delivery attempt.
     ///
-    /// - Parameters:
-    ///   - counts: the metrics of the route.
-    ///   - outcome: how the attempt ended.
-    ///   - client: the upload's client.
-    ///   - status: the status code of the upstream's response; 0 if it sent none.
-    ///   - isPutOff: whether the upstream's response asks for another attempt.
-    ///   - nanoseconds: the duration of the attempt.
+    /// `status` is 0 if the upstream sent no response. `isPutOff` states whether the upstream's response asks for
+    /// another attempt.
     package func attempted(
         on counts: RouteMetrics,
         _ outcome: AttemptOutcome,
@@ -191,18 +181,16 @@ package struct Journal: Sendable {
     /// Reports that a complete upload could not be sent, although neither the upstream nor the upload is at fault, as
     /// when a check or conversion before the delivery fails.
     ///
-    /// - Parameters:
-    ///   - counts: the metrics of the route.
-    ///   - client: the upload's client.
-    ///   - reason: why, in one sentence.
+    /// `reason` must be one sentence.
     package func notSent(on counts: RouteMetrics, of client: ClientName, reason: String) {
         counts.health.addFailure(of: client, .notSent, reason: reason)
     }
 
     /// Updates the route's health after a delivery attempt.
     ///
-    /// A 4xx response does not change it, because the web server of an application that is down sends such responses
-    /// too. Neither does a response to a client that had disconnected, unless the upstream accepted the upload.
+    /// A 4xx response does not change the health, because the web server of an application that is down sends such
+    /// responses too. Neither does a response to a client that had disconnected, unless the upstream accepted the
+    /// upload.
     private func judge(
         _ counts: RouteMetrics,
         _ outcome: AttemptOutcome,
@@ -254,7 +242,7 @@ package struct Journal: Sendable {
         events.note(Event(.failed, of: upload, status: status, reason: told ?? reason))
     }
 
-    /// Reports a failed delivery attempt; the upload is kept for another one.
+    /// Reports a failed delivery attempt; the upload is kept for another attempt.
     package func deferred(_ upload: Upload, reason: String) {
         log.deferred(upload.creation.id, reason: reason, next: upload.nextAttempt)
         metrics.waiting.note(upload)
@@ -263,7 +251,7 @@ package struct Journal: Sendable {
 
     /// Reports that an upload will not be delivered; `status` is nil if the upstream sent no response.
     ///
-    /// It is kept in the queue `hold` if it has a record, and removed otherwise.
+    /// The upload is kept in the queue `hold` if it has a record, and removed otherwise.
     package func failed(_ upload: Upload, status: Int? = nil, reason: String) {
         if upload.isRecorded {
             log.failed(upload.creation.id, reason: reason)

@@ -27,7 +27,7 @@ package struct LineHandler: LogHandler {
 
     /// Writes an event as a line.
     ///
-    /// If this fails, the event is lost, because there is no other output.
+    /// If writing fails, the event is lost, because there is no other output.
     package func log(event: LogEvent) {
         let pairs = Self.pairs(
             message: "\(event.message)",

@@ -21,7 +21,7 @@ package struct Log: Sendable {
         self.showsQueries = showsQueries
     }
 
-    /// Writes `-` for a value that is nil.
+    /// Writes a line, with `-` for each value that is nil.
     func write(
         _ level: Logger.Level,
         _ message: Logger.Message,
@@ -39,7 +39,7 @@ package struct Log: Sendable {
         target.shownTarget(withQuery: showsQueries)
     }
 
-    /// Returns a log whose lines contain the ID `correlation`; unchanged if nil.
+    /// Returns a log whose lines contain the ID `correlation`; unchanged if `correlation` is nil.
     func correlated(_ correlation: String?) -> Log {
         guard let correlation else { return self }
         var logger = logger
@@ -85,7 +85,9 @@ package struct Log: Sendable {
         write(.error, "upload moved to corrupt/") { ["upload": id, "reason": reason] }
     }
 
-    /// Logs that recovery could not read or repair an upload or, if `id` is nil, possibly several.
+    /// Logs that recovery could not read or repair an upload.
+    ///
+    /// If `id` is nil, several uploads may be affected.
     package func notRecovered(_ id: UploadID?, _ error: SpoolError) {
         write(.error, "upload recovery failed") { ["upload": id, "reason": error.sentence] }
     }
@@ -107,7 +109,7 @@ package struct Log: Sendable {
         write(.warning, "setting ignored") { ["reason": reason] }
     }
 
-    /// Logs that the system clock, `lead` seconds ahead of the time known to have passed, is not trusted.
+    /// Logs that the system clock is not trusted because it is `lead` seconds ahead of the time known to have passed.
     package func clockDoubted(lead: Int64) {
         write(.warning, "system clock jumped") { ["ahead-seconds": lead] }
     }
@@ -146,8 +148,6 @@ package struct Log: Sendable {
         write(.info, "content received") { ["upload": id, "offset": offset] }
     }
 
-    /// Logs how many bytes of a request's content nginx wrote and how many passed through the gateway, after the
-    /// content has ended.
     func written(_ id: UploadID, _ path: ContentPath, nginx: Int64, gateway: Int64) {
         write(.debug, "content written") {
             [
@@ -157,7 +157,6 @@ package struct Log: Sendable {
         }
     }
 
-    /// Logs that the content of a request ended early; the bytes received so far are kept.
     package func interrupted(_ id: UploadID, offset: Int64, reason: ContentError) {
         write(.info, "upload interrupted") { ["upload": id, "offset": offset, "reason": reason] }
     }
@@ -166,7 +165,9 @@ package struct Log: Sendable {
         write(.info, "delivery started") { ["upload": id, "length": length] }
     }
 
-    /// Logs the upstream's final response: if `status` is below 400, it accepts the upload, otherwise it refuses it.
+    /// Logs the upstream's final response.
+    ///
+    /// A `status` below 400 accepts the upload; any other refuses it.
     func answered(_ upload: Upload, status: Int) {
         let (id, route, length) = (upload.creation.id, upload.creation.route, upload.offset)
         switch (upload.isRecorded, status < 400) {
@@ -188,10 +189,7 @@ package struct Log: Sendable {
 
     /// Logs that a delivery attempt failed and the upload is kept for another attempt.
     ///
-    /// - Parameters:
-    ///   - id: the upload.
-    ///   - reason: why the attempt failed.
-    ///   - next: the time of the queue's next attempt, or nil if the upload waits for its client.
+    /// `next` is the time of the queue's next attempt, or nil if the upload waits for its client.
     package func deferred(_ id: UploadID, reason: String, next: WallTime?) {
         write(.warning, "delivery deferred") {
             [
@@ -219,7 +217,7 @@ package struct Log: Sendable {
         }
     }
 
-    /// Logs that a route refuses uploads, `count` since the last such line, because too many have failed.
+    /// Logs that a route has refused `count` uploads since the last such line because too many have failed.
     package func holdFull(route: String, size: Int64, limit: Int64, count: Int) {
         let reason =
             "the uploads in hold have reached queue.maximum-hold-size; to retry them, run spoolgate requeue; "
@@ -252,7 +250,7 @@ package struct Log: Sendable {
         write(.warning, "upstream target skipped") { ["route": route, "reason": reason] }
     }
 
-    /// Logs that the upstream may have received an upload but sent no response; the queue `hold` keeps it.
+    /// Logs that the upstream may have received an upload but sent no response; the queue `hold` keeps the upload.
     package func indeterminate(_ id: UploadID, reason: String) {
         write(.error, "delivery outcome unknown") { ["upload": id, "reason": reason] }
     }
@@ -267,8 +265,8 @@ package struct Log: Sendable {
         write(.info, "upload expired") { ["upload": id] }
     }
 
-    /// Logs that an upload's last activity, in the future since the clock was set back, was changed to the current
-    /// time.
+    /// Logs that an upload's last activity was changed to the current time because it was in the future after the clock
+    /// was set back.
     package func timeCorrected(_ summary: UploadSummary) {
         write(.info, "upload time corrected") {
             ["upload": summary.id, "previous-time": summary.lastActivity]
@@ -282,6 +280,8 @@ package struct Log: Sendable {
 
     // MARK: Requests
 
+    /// Logs that an ordinary upload failed.
+    ///
     /// The upload has no record, so it was removed.
     func ordinaryFailed(_ creation: UploadCreation, reason: String) {
         write(.warning, "ordinary upload failed") {
@@ -318,12 +318,13 @@ package struct Log: Sendable {
         }
     }
 
-    /// Logs `count` slow requests ended since the last such line for lack of threads; `client` sent the last one.
+    /// Logs that `count` slow requests were ended for lack of threads since the last such line; `client` sent the last
+    /// one.
     package func slowLetGo(client: String, count: Int) {
         write(.warning, "slow requests interrupted") { ["client": client, "requests": count] }
     }
 
-    /// Logs a spool error; `upload` is nil if it does not concern a single upload.
+    /// Logs a spool error; `upload` is nil if the error does not concern a single upload.
     package func spoolFailed(_ error: SpoolError, upload: UploadID?) {
         write(.error, "spool error") { ["upload": upload, "reason": error.sentence] }
     }

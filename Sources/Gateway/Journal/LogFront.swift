@@ -46,7 +46,8 @@ extension Log {
         write(.warning, "response fields dropped") { ["upload": upload, "field-bytes": bytes] }
     }
 
-    /// Logs a response field such as `X-Accel-Redirect`, which only a web server of the upstream would act on.
+    /// Logs that a response field such as `X-Accel-Redirect` is ignored, because only a web server of the upstream
+    /// would act on it.
     package func steeringIgnored(route: String, field: String) {
         write(.warning, "upstream field ignored") { ["route": route, "field": field] }
     }
@@ -104,7 +105,7 @@ extension Log {
 
     /// Logs that nginx does not report whether it buffers uploads.
     ///
-    /// It does so by default, so the operator should check.
+    /// nginx buffers by default, so the operator should check.
     package func frontMayBuffer(route: String, count: Int) {
         write(.warning, "request buffering cannot be detected") {
             [
@@ -114,7 +115,7 @@ extension Log {
         }
     }
 
-    /// Logs that the web server stores the whole content of uploads before it passes them on, so that they cannot be
+    /// Logs that the web server stores the whole content of uploads before passing it on, so that uploads cannot be
     /// resumed.
     package func frontBuffers(route: String, count: Int) {
         write(.warning, "request buffering is enabled") {

@@ -9,7 +9,7 @@ package import SpoolgateUploadProtocol
 /// The metrics of one process; thread-safe.
 package final class Metrics: Sendable {
     package let start = WallTime.now
-    /// Not a `Labelled`: the generic code of another module is slower.
+    /// Not a `Labelled`, because the generic code of another module is slower.
     private let byRoute = Monitor<[String: RouteMetrics]>([:])
     /// The name that stands for a missing route.
     package static let noRoute = "-"

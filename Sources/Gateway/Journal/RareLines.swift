@@ -1,6 +1,6 @@
 // Limits how often log lines about frequent occurrences are written.
 //
-// Invariant: every occurrence is counted in exactly one line, or will be counted in the next one.
+// Invariant: every occurrence is counted in exactly one line, or will be counted in the next line.
 
 package import SpoolgatePosix
 
@@ -18,14 +18,13 @@ package struct RareLines<Subject: Hashable> {
     /// Creates empty counts.
     package init() {}
 
-    /// The subjects that have occurred and were not forgotten.
+    /// The subjects that have occurred and have not been forgotten.
     package var subjects: some Collection<Subject> { untold.keys }
 
     /// Counts an occurrence, and returns a number if a line is due now.
     ///
-    /// - Parameters:
-    ///   - subject: what the line is about, such as a route.
-    ///   - next: the earliest time of the next line about this subject; used only if a line is due now.
+    /// `next` is the earliest time of the next line about the subject if a line is due now.
+    ///
     /// - Returns: the number of occurrences since the last line, including this one, or nil if no line is due.
     package mutating func note(
         _ subject: Subject,

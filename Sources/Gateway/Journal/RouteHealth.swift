@@ -22,7 +22,7 @@ package struct FailureRun: Sendable, Equatable {
 package final class RouteHealth: Sendable {
     /// How far a failed delivery attempt came.
     package enum Progress: Sendable {
-        /// This process could not start the attempt, by no fault of the upstream or the request.
+        /// This process could not start the attempt, through no fault of the upstream or the request.
         case notTried
         /// No byte of the request was sent.
         case notSent
@@ -38,22 +38,24 @@ package final class RouteHealth: Sendable {
         var last: Int64 = 0
         var wasReached = false
         var reason = ""
-        /// The most recent consecutive failures in which this process could not start the attempt.
+        /// The number of the most recent consecutive failures in which this process could not start the attempt.
         var untried = 0
     }
 
-    /// Consecutive failures, of at least two clients, after which a route is reported as failing.
+    /// The number of consecutive failures after which a route is reported as failing if they concern at least two
+    /// clients.
     package static let mostFailures = 5
-    /// The number of seconds without a success after which one failure suffices for this report, and after which a
-    /// local fault counts as possibly repaired.
+    /// The number of seconds without a success after which one failure suffices to report a route as failing, and after
+    /// which a local fault counts as possibly repaired.
     package static let patience: Int64 = 600
-    /// Consecutive attempts that this process could not start, after which it reports that it is not ready.
+    /// The number of consecutive attempts that this process could not start after which it reports that it is not
+    /// ready.
     package static let mostUntried = 3
     private static let mostOfReason = 1_000
 
     private let uptime: @Sendable () -> Int64
     private let run = Monitor(Run())
-    /// The failures in `run`, so that a success on a healthy route needs no lock.
+    /// The number of failures, so that a success on a healthy route needs no lock.
     private let count = Counter()
 
     /// Creates a record without failures; `uptime` returns the seconds since an arbitrary time, unaffected by changes
@@ -69,10 +71,7 @@ package final class RouteHealth: Sendable {
 
     /// Records that a delivery attempt failed.
     ///
-    /// - Parameters:
-    ///   - client: the upload's client.
-    ///   - progress: how far the attempt came.
-    ///   - reason: why, in one sentence.
+    /// `reason` must be one sentence.
     func addFailure(of client: ClientName, _ progress: Progress, reason: String) {
         let now = uptime()
         run.updateQuietly { run in
@@ -89,8 +88,8 @@ package final class RouteHealth: Sendable {
 
     /// The failures since the last success; nil if the route does not count as failing.
     ///
-    /// It does after `mostFailures` failures of at least two clients, or once the first failure is `patience` seconds
-    /// old.
+    /// A route counts as failing after `mostFailures` failures of at least two clients, or once the first failure is
+    /// `patience` seconds old.
     package var failing: FailureRun? {
         guard count.count > 0 else { return nil }
         let now = uptime()
@@ -108,10 +107,11 @@ package final class RouteHealth: Sendable {
         }
     }
 
-    /// Why this process cannot start deliveries; nil unless the last `mostUntried` attempts could not be started.
+    /// The reason why this process cannot start deliveries; nil unless the last `mostUntried` attempts could not be
+    /// started.
     ///
-    /// It becomes nil again `patience` seconds after the last failure. Otherwise a process that is not ready would
-    /// receive no more requests, and no attempt could show that the fault has been fixed.
+    /// The property becomes nil again `patience` seconds after the last failure. Otherwise a process that is not ready
+    /// would receive no more requests, and no attempt could show that the fault has been fixed.
     package var localFault: String? {
         guard count.count > 0 else { return nil }
         let now = uptime()

@@ -1,4 +1,4 @@
-// The metrics of one route. Every request updates them, so each is found without a lookup by name.
+// The metrics of one route, found without a lookup by name because every request updates them.
 
 package import HTTPTypes
 package import SpoolgateExchange
@@ -51,9 +51,9 @@ package final class RouteMetrics: Sendable {
 
     /// The results of delivery attempts.
     package enum Result: Int, Sendable, CaseIterable {
-        /// With a status below 400.
+        /// The upstream's status was below 400.
         case accepted
-        /// With a status of 400 or more.
+        /// The upstream's status was 400 or more.
         case refused
         /// The upstream asked for another attempt.
         case deferred
@@ -88,7 +88,7 @@ package final class RouteMetrics: Sendable {
     /// The number of bytes in uploads that the upstream accepted.
     package let delivered = Counter()
     package let deliveryTimes = Histogram(Histogram.medium)
-    /// From the creation of uploads to their completion.
+    /// The times from the creation of uploads to their completion.
     package let uploadTimes = Histogram(Histogram.long)
     /// Requests by method and status, for the few pairs that occur.
     private let requests = Monitor<[Int: Int]>([:])
@@ -111,10 +111,10 @@ package final class RouteMetrics: Sendable {
 
     init(uptime: @escaping @Sendable () -> Int64) { health = RouteHealth(uptime: uptime) }
 
-    /// Logs, once per route, that an upstream's response tells a web server of the upstream to send a file (such as
-    /// `X-Sendfile`).
+    /// Logs, once per route, that an upstream's response has a field such as `X-Sendfile`, which tells the upstream's
+    /// own web server to send a file.
     ///
-    /// The web server in front of the gateway ignores such a field, so the client receives a response without content.
+    /// The web server in front of the gateway ignores this field, so the client receives a response without content.
     ///
     /// - Parameters:
     ///   - fields: the fields of the upstream's response.
@@ -150,7 +150,7 @@ package final class RouteMetrics: Sendable {
 
     func add(_ result: Result) { deliveries[result.rawValue].add() }
 
-    /// Small content is not counted, because it always passes through the gateway.
+    /// Does not count small content, which always passes through the gateway.
     func add(_ path: ContentPath) {
         guard path != .small else { return }
         contentPaths[path.rawValue].add()
@@ -163,14 +163,14 @@ package final class RouteMetrics: Sendable {
 
     // MARK: Reading
 
-    /// Requests by the way in which their content reached the spool.
+    /// The number of requests by how their content reached the spool.
     package var paths: [(path: ContentPath, count: Int)] {
         ContentPath.allCases.map { ($0, contentPaths[$0.rawValue].count) }.filter { $0.1 > 0 }
     }
 
-    /// How the last content that nginx could have written reached the spool; nil if there was none.
+    /// How the last content that nginx could have written reached the spool; nil before the first such content.
     ///
-    /// Content that passed through the gateway for its own reason, such as a digest, does not count.
+    /// Content that passed through the gateway for a reason of its own, such as a digest, does not count.
     package var lastContentPath: ContentPath? {
         ContentPath(rawValue: lastPath.count - 1)
     }

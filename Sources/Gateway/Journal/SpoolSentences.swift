@@ -1,4 +1,4 @@
-// Messages for the operator about errors of the spool, one sentence each.
+// The operator's messages about errors of the spool.
 
 import SpoolgatePosix
 package import SpoolgateSpool

@@ -13,12 +13,12 @@ package struct Event: Sendable {
     /// The kinds of events.
     package enum Kind: String, Sendable, CaseIterable {
         case created
-        /// A request's content ended early; the received bytes are kept.
+        /// A request's content ended early; the bytes received are kept.
         case interrupted
         case completed
         /// The upstream sent a final response, with any status.
         case delivered
-        /// A delivery attempt failed; another follows.
+        /// A delivery attempt failed; another attempt follows.
         case deferred
         /// The upload will not be delivered.
         case failed
@@ -34,7 +34,7 @@ package struct Event: Sendable {
     package var kind: Kind
     /// The time of the event, set when it is written.
     package var time = WallTime(seconds: 0)
-    /// Nil if the settings name no node.
+    /// The node's name; nil if the settings name no node.
     package var node: String?
     package var upload: UploadID
     /// The upload's route; nil if unknown.
@@ -43,15 +43,15 @@ package struct Event: Sendable {
     package var method: String?
     package var target: String?
     package var offset: Int64?
-    /// Of the complete upload, in bytes; nil if unknown.
+    /// The length of the complete upload in bytes; nil if unknown.
     package var length: Int64?
-    /// The status code of the final response; nil if there is none.
+    /// The status code of the final response; nil without a response.
     package var status: Int?
     package var reason: String?
     package var nextAttempt: WallTime?
     package var attempts: Int?
     package var correlation: String?
-    /// The upload's creation, from which `correlation` is read when the event is written; nil if unknown.
+    /// The upload's creation, nil if unknown; `correlation` is read from it when the event is written.
     package var creation: UploadCreation?
 
     /// Creates an event about a locked upload.
@@ -74,7 +74,7 @@ package struct Event: Sendable {
         nextAttempt = upload.nextAttempt
     }
 
-    /// Creates an event about an upload read without a lock.
+    /// Creates an event about an upload that was read without a lock.
     package init(_ kind: Kind, of summary: UploadSummary) {
         self.init(kind, of: summary.creation, id: summary.id)
         offset = summary.offset

@@ -1,5 +1,5 @@
-// The complete uploads that wait for delivery or an operator, as far as this process knows: it records its own changes,
-// and each queue run adds those of other processes.
+// The complete uploads that are waiting for delivery or an operator, as far as this process knows. It records its own
+// changes, and each queue run adds those of other processes.
 //
 // Invariant: the memory used does not depend on the size of the spool.
 
@@ -10,9 +10,9 @@ package import SpoolgateUploadProtocol
 /// The uploads in the queues `deferred` and `hold`, for metrics and the status; thread-safe.
 package final class WaitingUploads: Sendable {
     private struct Table {
-        /// Each with the number of the queue run that last found it.
+        /// The recorded uploads, each with the number of the queue run that last found it.
         var known: [UploadID: (upload: WaitingUpload, run: Int)] = [:]
-        /// Uploads that do not fit into `known`.
+        /// The number of uploads that do not fit into `known`.
         var others = 0
         var run = 0
         var corrupt = 0
@@ -37,14 +37,14 @@ package final class WaitingUploads: Sendable {
     /// Creates an empty table.
     package init() {}
 
-    /// Records the state of a locked upload: adds the upload if it waits, removes it otherwise.
+    /// Adds a locked upload to the table if it is waiting; otherwise removes it.
     package func note(_ upload: Upload) {
         let waiting = upload.waiting
         guard let waiting else { return forget(upload.creation.id) }
         change { $0.add(waiting) }
     }
 
-    /// Removes an upload, which no longer waits, from the table.
+    /// Removes an upload that is no longer waiting.
     package func forget(_ id: UploadID) {
         guard count.count > 0 else { return }
         change { $0.known[id] = nil }
@@ -57,7 +57,7 @@ package final class WaitingUploads: Sendable {
         }
     }
 
-    /// Records that recovery begins to read the spool (true) or has ended (false).
+    /// Records that recovery has begun (true) or finished (false) reading the spool.
     ///
     /// A new table assumes that recovery is under way.
     package func noteWalk(isUnderWay: Bool) {
@@ -67,16 +67,16 @@ package final class WaitingUploads: Sendable {
         }
     }
 
-    /// Whether the table may still be incomplete, because recovery is under way after the start of this process or a
-    /// crash of another.
+    /// Whether the table may still be incomplete because recovery follows the start of this process or the crash of
+    /// another process.
     package var isCounting: Bool { table.updateQuietly { $0.isCounting } }
 
-    /// Updates the table from the spool, and calls `body` with each upload that it reads.
+    /// Updates the table from the spool, and calls `body` with each upload that is read.
     ///
-    /// It reads unknown uploads, and known ones if `isNeeded` returns true, given the time of the next attempt, or nil
-    /// if the upload waits for an operator.
+    /// Reads every unknown upload, and a known one only if `isNeeded` returns true for the time of its next attempt
+    /// (nil if the upload is waiting for an operator).
     ///
-    /// - Throws: `.disk` if the spool cannot be read; no upload is then removed from the table.
+    /// - Throws: `.disk` if the spool cannot be read; the table then keeps all uploads.
     package func look(
         at spool: Spool,
         reading isNeeded: (WallTime?) -> Bool = { _ in false },

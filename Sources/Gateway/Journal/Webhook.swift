@@ -1,6 +1,6 @@
-// The thread that sends events to a webhook, one at a time, each until it is accepted or too old.
+// Sending of events to a webhook, one at a time, each until it is accepted or too old.
 //
-// Invariant: an event is marked as done only after a 2xx response, or once it is older than its lifetime.
+// Invariant: an event is marked as done only after a 2xx response or once its lifetime has ended.
 
 import HTTPTypes
 import SpoolgatePosix
@@ -9,9 +9,7 @@ import SpoolgateSpool
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
-/// Sends the events in the webhook's queue, on a thread of its own.
-///
-/// Thread-safe.
+/// The thread that sends a webhook's events; thread-safe.
 final class Webhook: Sendable {
     private struct State {
         var settings: EventSettings
@@ -25,7 +23,8 @@ final class Webhook: Sendable {
     private let queue: EventQueue
     private let clock: SpoolClock
     private let log: Log
-    /// The field with which this gateway recognises an event that is sent back to it; nil if it has no name.
+    /// The field by which this gateway recognises its own event if the event is sent back; nil if the gateway is
+    /// unnamed.
     private let via: HTTPField?
     /// How often to check for events of other processes, and whether another process has stopped sending.
     private static let interval = Duration.seconds(1)
@@ -41,7 +40,7 @@ final class Webhook: Sendable {
         self.via = via
     }
 
-    /// Sends an event that waits for another attempt at once.
+    /// Applies new settings; an event that is waiting for another attempt is sent at once.
     func reload(_ settings: EventSettings) {
         state.update {
             $0.settings = settings
@@ -142,7 +141,7 @@ final class Webhook: Sendable {
         }
     }
 
-    /// Sends an event until it is accepted or too old; returns false if the settings changed or the daemon ends before.
+    /// Sends an event until it is accepted or too old; returns false if the settings change or the daemon ends first.
     private func send(_ event: QueuedEvent, to service: Service) -> Bool {
         var failures = 0
         while isCurrent(service) {
@@ -160,7 +159,7 @@ final class Webhook: Sendable {
         return false
     }
 
-    /// Returns why the event was not accepted; nil if it was.
+    /// Sends an event once; returns why it was not accepted, or nil if it was.
     private func failure(of event: QueuedEvent, to service: Service) -> String? {
         let answer = WholeResponse(
             cap: Self.answerCap,
@@ -180,7 +179,6 @@ final class Webhook: Sendable {
             ),
             sink: answer
         )
-        // Only the status of the response matters.
         if let status = answer.head?.status.code {
             return (200..<300).contains(status)
                 ? nil : "\(service.url.text) responded with \(status); it must respond with 2xx"
@@ -190,7 +188,8 @@ final class Webhook: Sendable {
 
     // MARK: Waiting
 
-    /// Returns a random pause: at least half of a maximum that begins at one second and doubles up to `longestPause`.
+    /// Returns a random pause between half of a maximum and the maximum, which doubles from one second to
+    /// `longestPause`.
     private static func backoff(_ failures: Int) -> Duration {
         let whole = min(longestPause, .seconds(1) * (1 << min(failures - 1, 10)))
         return whole / 2 + whole / 2 * Double.random(in: 0...1)

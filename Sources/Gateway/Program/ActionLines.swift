@@ -12,7 +12,7 @@ struct ActionLines {
 
     init(json: Bool) { self.json = json }
 
-    /// `action` is a word such as `held` or `refused`; `code` is nil for a success.
+    /// Prints a line; `action` is a word such as `held` or `refused`, and `code` is nil for a success.
     mutating func tell(
         _ id: UploadID,
         _ action: String,
@@ -46,12 +46,12 @@ struct ActionLines {
         _ one: CommandFailure.Code?,
         _ other: CommandFailure.Code
     ) -> CommandFailure.Code {
-        // `.inUse` is temporary, so any other error determines the exit code.
+        // `.inUse` is temporary, so every other error takes precedence.
         let order: [CommandFailure.Code] = [.unavailable, .unknownUpload, .refused, .inUse]
         return order.first { $0 == one || $0 == other } ?? other
     }
 
-    /// Throws the exit code of the worst error, if there was any; call it after the last line.
+    /// Throws the exit code of the worst error, if any; call it after the last line.
     func end() throws(CommandFailure) {
         if let worst { throw CommandFailure(code: worst, sentence: "", isTold: true) }
     }

@@ -1,4 +1,4 @@
-// Requests of commands to the running daemon, for data not on the disk.
+// Requests of commands to the running daemon, for data that is not on the disk.
 //
 // Invariant: a command does its own work even if no daemon runs or responds.
 
@@ -12,24 +12,24 @@ import SpoolgateUploadProtocol
 struct DaemonQuestion {
     private let question: FastCGIQuestion
 
-    /// The daemon responds from memory, on threads that serve no uploads.
+    /// Short, because the daemon responds from memory, on threads that serve no uploads.
     private static let timeout = Duration.seconds(2)
 
-    /// Creates the sender for the admin socket at this path; does not connect.
+    /// Creates the sender for the admin socket at this path, without connecting.
     init(_ socket: String) { question = FastCGIQuestion(path: socket, timeout: Self.timeout) }
 
-    /// Returns nil if no daemon is running, access is denied or the daemon does not know the upload.
+    /// Returns the shares; nil if no daemon is running, access is denied or the daemon does not know the upload.
     func shares(of id: UploadID) -> ContentShares? {
         text("/uploads/\(id)").flatMap { ContentShares(line: $0.prefix { $0 != "\n" }) }
     }
 
-    /// Returns nil if no request with content has ended yet, or for the reasons named at `shares(of:)`.
+    /// Returns how the content reached the spool; nil if no request with content has ended, or as for `shares(of:)`.
     func contentPath(of id: UploadID) -> ContentPath? {
         shares(of: id).flatMap { $0.nginx > 0 ? .used : $0.path }
     }
 
-    /// Returns, by route, how its last large content reached the spool; nil if no daemon is running or access is
-    /// denied.
+    /// Returns how the last large content of each route reached the spool, keyed by route; nil if no daemon is running
+    /// or access is denied.
     func lastPaths() -> [String: ContentPath?]? {
         text("/spool-receive").map { text in
             let rows = text.split(separator: "\n").map { $0.split(separator: " ") }
@@ -41,7 +41,7 @@ struct DaemonQuestion {
         }
     }
 
-    /// Returns the first line of the status, or why the daemon did not report it.
+    /// Returns the first line of the status, or why the daemon did not send one.
     func status() -> DaemonSeen.Answer {
         do throws(SystemError) {
             let answer = try question.get("/status.txt")

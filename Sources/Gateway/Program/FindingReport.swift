@@ -8,7 +8,7 @@ final class FindingReport {
     private let isJSON: Bool
     private var verdict = Verdict()
 
-    /// Prints `title` unless `json` is true.
+    /// Begins a report; prints `title` unless `json` is true.
     init(_ title: String, json: Bool) {
         isJSON = json
         if !json { print(title.forTerminal) }
@@ -19,8 +19,7 @@ final class FindingReport {
         print(isJSON ? finding.json.text : finding.line)
     }
 
-    /// Prints the numbers of failures and warnings; if they are not 0, throws the exit code, marked as already
-    /// reported.
+    /// Prints the numbers of failures and warnings; if there are any, throws the exit code, marked as already reported.
     func end() throws(CommandFailure) {
         print(isJSON ? verdict.json.text : verdict.line)
         guard verdict.failures == 0, verdict.warnings == 0 else {

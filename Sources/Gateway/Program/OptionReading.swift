@@ -7,10 +7,7 @@ import SpoolgateUploadProtocol
 
 /// Returns a function that converts the text of an option or an argument, for ArgumentParser's `transform`.
 ///
-/// - Parameters:
-///   - fault: the error message for an invalid text; it is printed after this text.
-///   - read: returns the value of a text, or nil if the text is invalid.
-/// - Returns: the function; it throws the error message for an invalid text.
+/// The function throws the text followed by `fault` if `read` returns nil because the text is invalid.
 func reading<Value>(
     _ fault: String,
     _ read: @escaping @Sendable (String) -> Value?
@@ -23,7 +20,7 @@ func reading<Value>(
 
 let readDuration = reading("is not a duration; use 90s, 30m, 24h or 7d.") { DurationText.read($0) }
 
-/// Converts a size on the command line into bytes.
+/// Converts a size into bytes.
 let readSize = reading("is not a size; use 500KiB, 20MiB or 50GiB.") { ByteSize.read($0) }
 
 let readUpload = reading("is not the identity of an upload; see spoolgate list.") { UploadID($0) }

@@ -1,22 +1,22 @@
-// The errors for paths in the settings that the daemon's user cannot use: the file or directory at fault, its state,
-// and a command that fixes it.
+// Errors for paths in the settings that the daemon's user cannot use: each states the file or directory, its state, and
+// a command that fixes it.
 //
-// Invariant: no command makes a secret readable for all users, or changes more than the file or directory it names.
+// Invariant: no command makes a secret readable for all users, or changes more than the named file or directory.
 
 import SpoolgatePosix
 import SpoolgateTextFormats
 
 /// How the daemon uses a path in the settings.
 enum PathUse {
-    /// Keeps its own files in the directory.
+    /// A directory for the daemon's own files.
     case ownDirectory
-    /// Creates files in the directory for another program.
+    /// A directory for files that another program uses.
     case sharedDirectory
-    /// Creates a file or socket in the directory.
+    /// A directory for a file or socket.
     case place
-    /// Reads the file.
+    /// A file to read.
     case file
-    /// Appends to the file.
+    /// A file to append to.
     case log
     case program
     case socket
@@ -54,7 +54,7 @@ struct PathFault {
     let use: PathUse
     let path: String
 
-    /// Returns a sentence that ends with a command, if one can remove the obstacle.
+    /// Returns a sentence that ends with a command if a command can remove the obstacle.
     func sentence(_ obstacle: PathObstacle) -> String {
         switch obstacle {
         case .missing(let missing, let isLast):
@@ -76,7 +76,7 @@ struct PathFault {
         }
     }
 
-    /// Returns a sentence about a directory, or an entry in `directory`, that the user can access but does not own.
+    /// Returns a sentence about a directory, or an entry in `directory`, that the user does not own but can access.
     func sentence(notOwn facts: PathFacts, in directory: String? = nil) -> String {
         "\(facts.path) does not belong to user \(user.name) (\(facts.description)); "
             + (directory.map { "chown -R \(user.name): \($0.shellWord)" } ?? chown(facts.path))
@@ -105,7 +105,7 @@ struct PathFault {
         }
     }
 
-    /// Returns the user's class of permission bits for chmod(1): owner, group or others.
+    /// Returns the class of permission bits that applies to the user, for chmod(1).
     private func part(_ facts: PathFacts) -> String {
         if facts.owner == user.number { return "u" }
         return SystemUser.isMember(ofGroup: facts.group) ? "g" : "o"
@@ -143,7 +143,7 @@ struct PathFault {
 }
 
 extension AccessRights {
-    /// For chmod(1), such as `rx`.
+    /// The rights as letters for chmod(1), such as `rx`.
     fileprivate var letters: String {
         [(AccessRights.read, "r"), (.write, "w"), (.search, "x")]
             .filter { contains($0.0) }.map(\.1).joined()

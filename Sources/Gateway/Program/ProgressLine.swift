@@ -21,7 +21,7 @@ final class ProgressLine {
         isShown = true
     }
 
-    /// Removes the progress line first.
+    /// Removes the progress line, then prints `line`.
     func print(_ line: some StringProtocol) {
         end()
         Swift.print(line)

@@ -9,14 +9,14 @@ import SpoolgateUploadProtocol
 final class PurgeReport {
     let isDryRun: Bool
     let isJSON: Bool
-    /// The number of bytes left in the spool; nil if the command did not limit it.
+    /// The number of bytes left in the spool; nil if the command set no limit.
     var left: Int64?
     private let progress = ProgressLine()
     private var count = 0
     private var removed = 0
     private var inUse = 0
     private var freed: Int64 = 0
-    /// Uploads whose route is missing from the settings, and the names of up to `routeLimit` such routes.
+    /// The number of uploads whose route is missing from the settings, and the names of up to `routeLimit` such routes.
     private var kept = 0
     private var unknownRoutes: Set<String> = []
     private static let routeLimit = 10
@@ -30,7 +30,6 @@ final class PurgeReport {
 
     private var word: String { isDryRun ? "would remove" : "removed" }
 
-    /// Counts a checked upload, and updates the progress line.
     func looked() {
         count += 1
         progress.show("\(count) checked, \(removed) \(word)")
@@ -44,7 +43,7 @@ final class PurgeReport {
         }
     }
 
-    /// Prints and counts an upload; if `isRemoved` is false, it is in use.
+    /// Prints and counts an upload; `isRemoved` is false if the upload was kept because it is in use.
     func note(_ summary: UploadSummary, isRemoved: Bool) {
         let action = isRemoved ? word : "in use"
         if isRemoved {

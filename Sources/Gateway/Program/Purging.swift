@@ -11,13 +11,14 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
 final class Purging {
-    /// Uploads whose removals are made durable together.
+    /// The number of uploads whose removals are made durable together.
     ///
-    /// Each needs a file descriptor until then. The usual limit is 1,024; the spool's directories need a quarter of it.
+    /// Each upload needs a file descriptor until then. The usual limit is 1,024; the spool's directories need a
+    /// quarter.
     private static let batch = 512
-    /// In seconds; newer content without a record may belong to a creation in progress.
+    /// The minimum age, in seconds, of content without a record; newer content may belong to a creation in progress.
     private static let orphanAge: Int64 = 3_600
-    /// Uploads kept in memory at each walk through the spool for the oldest ones.
+    /// The maximum number of uploads in memory during each walk for the oldest ones.
     private static let round = 20_000
 
     private let spool: Spool
@@ -56,11 +57,12 @@ final class Purging {
 
     /// Removes the uploads that are due.
     ///
-    /// If `total` is not nil, removes the oldest first, until the spool occupies at most `total` bytes on the disk.
+    /// If `total` is not nil, removes the oldest first until the spool occupies at most `total` bytes on the disk.
     func run(keeping total: Int64?) throws(SpoolError) {
         defer {
             spool.noteClock()
-            // Daemons report the numbers of uploads; if this fails, their next check of the spool corrects them.
+            // Daemons report the numbers of uploads. If waking them fails, their next check of the spool corrects the
+            // numbers.
             if hasRemoved { _ = try? spool.wakeDaemons() }
         }
         if let total {
@@ -83,7 +85,7 @@ final class Purging {
         report.end(retention, clockLead: spool.clock.lead)
     }
 
-    /// Whether this purge removes all expired uploads, so that daemons need not.
+    /// Whether this purge removes all expired uploads, so that daemons need not do so.
     private var isWhole: Bool {
         !report.isDryRun && !selection.isNarrow && selection.olderThan == nil
             && Retention.queues.allSatisfy(queues.contains)
@@ -145,7 +147,7 @@ final class Purging {
 
     // MARK: The oldest
 
-    /// Removes due uploads, oldest first, until at most `total` bytes are left; returns the bytes left.
+    /// Removes due uploads, oldest first, until at most `total` bytes are left; returns how many are left.
     private func removeOldest(keeping total: Int64) throws(SpoolError) -> Int64 {
         var left: Int64 = 0
         try spool.forEachUpload { left += $0.diskUsage }

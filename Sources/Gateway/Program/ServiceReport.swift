@@ -1,6 +1,6 @@
-// Reports to the service manager what the daemon does, and regularly that it still works (sd_notify(3)).
+// Reports to the service manager what the daemon does and, at intervals, that it still works (sd_notify(3)).
 //
-// Invariant: the daemon is reported to work only if a thread accepts connections, or during its shutdown, which has a
+// Invariant: the daemon is reported to work only if a thread accepts connections, or during shutdown, which has a
 // deadline.
 
 import SpoolgateAdmin
@@ -8,9 +8,7 @@ import SpoolgateFastCGIFront
 import SpoolgateJournal
 import SpoolgatePosix
 
-/// The thread that reports to the service manager.
-///
-/// Thread-safe.
+/// The thread that sends the reports; thread-safe.
 final class ServiceReport: Sendable {
     private static let interval = Duration.seconds(5)
     /// The time within which a working daemon accepts connections; a busy machine needs far less.
@@ -42,12 +40,12 @@ final class ServiceReport: Sendable {
         }
     }
 
-    /// From then on the daemon counts as working without accepting connections.
+    /// Counts the daemon as working, from now on, even if it accepts no connections.
     func noteEnd() { isEnding.update { $0 = true } }
 
     private var isOver: Bool { isEnding.update { $0 } }
 
-    /// Logs a failure to send the state.
+    /// Sends a state, and logs a failure to do so.
     func tell(_ state: ServiceManager.State, _ log: Log) {
         do throws(SystemError) {
             try manager.tell(state)

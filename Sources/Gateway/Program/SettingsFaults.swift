@@ -1,6 +1,6 @@
 // Checks the files and directories in the settings, as the user of this process.
 //
-// It only reads metadata: nothing is created, opened for writing or connected to.
+// Only metadata is read: nothing is created, opened for writing or connected to.
 
 import SpoolgateDelivery
 import SpoolgateJournal
@@ -12,12 +12,12 @@ import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
 struct SettingsFaults {
-    /// One per fault, with the key of the setting.
+    /// One sentence per fault, with the setting's key.
     private(set) var sentences: [String] = []
     private let user: SystemUser
     private let makesDirectories: Bool
 
-    /// Checks all paths as `user`, the user of this process.
+    /// Checks all paths as `user`, who must be the user of this process.
     ///
     /// The daemon creates the socket of `listen` if `bindsItself`, and missing directories if `makesDirectories`.
     init(
@@ -117,7 +117,7 @@ struct SettingsFaults {
         }
     }
 
-    /// Returns whether the user can create a missing directory and its parents.
+    /// Returns whether the user can create a missing directory, including its parents.
     private func canMake(_ path: String) -> Bool {
         let parent = PathAccess.parent(of: path)
         do throws(PathObstacle) {
@@ -156,7 +156,7 @@ struct SettingsFaults {
 
     // MARK: The spool
 
-    /// Returns why a directory cannot be the user's spool; nil if it is one, is empty or can be created.
+    /// Returns why a directory cannot be the user's spool; nil if it is a spool, is empty or can be created.
     private func spoolFault(_ path: String) -> String? {
         let fault = PathFault(user: user, use: .ownDirectory, path: path)
         do throws(PathObstacle) {
@@ -176,7 +176,7 @@ struct SettingsFaults {
         }
     }
 
-    /// Returns why a directory that the user owns cannot be a spool; nil if it is one or is empty.
+    /// Returns why a directory that the user owns cannot be a spool; nil if it is a spool or empty.
     private func faultInside(_ path: String, _ fault: PathFault) -> String? {
         do {
             let names = try Directory(path: path).names()

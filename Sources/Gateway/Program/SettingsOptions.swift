@@ -18,7 +18,7 @@ struct ListenOption: ParsableArguments {
     var listen: ListenAddress?
 }
 
-/// For a command that reads the settings but not the spool.
+/// The option of commands that read the settings but not the spool.
 struct SettingsFileOption: ParsableArguments {
     static let systemFile = "/etc/spoolgate/spoolgate.yaml"
 
@@ -52,7 +52,6 @@ struct SettingsFileOption: ParsableArguments {
 
 struct SettingsOptions: ParsableArguments {
     static let systemFile = SettingsFileOption.systemFile
-    /// The user as which the shipped service runs.
     static let serviceUser = "spoolgate"
 
     @OptionGroup var settingsFile: SettingsFileOption
@@ -68,7 +67,7 @@ struct SettingsOptions: ParsableArguments {
 
     var file: String? { settingsFile.file }
 
-    /// Returns whether `file` is the system's settings file, even by another path, such as a link.
+    /// Returns whether `file` is the system's settings file, even under another path, such as a link.
     static func isSystems(_ file: String?) -> Bool {
         guard let file, let identity = FileIdentity(of: file) else { return false }
         return identity == FileIdentity(of: systemFile)
@@ -76,7 +75,7 @@ struct SettingsOptions: ParsableArguments {
 
     func settings() throws(CommandFailure) -> Settings { try settings(from: file) }
 
-    /// Returns the settings from `file` and the environment, or the defaults, changed by the command line.
+    /// Returns the settings from `file` and the environment, or the defaults, with the changes of the command line.
     func settings(from file: String?) throws(CommandFailure) -> Settings {
         var settings = try settingsFile.settings(from: file)
         if let spool {
@@ -88,7 +87,6 @@ struct SettingsOptions: ParsableArguments {
 }
 
 extension ListenOption {
-    /// Replaces the address in the settings, if the command line has one.
     func apply(to settings: inout Settings) {
         guard let listen else { return }
         settings.listen = listen
@@ -97,32 +95,29 @@ extension ListenOption {
 }
 
 extension Settings {
-    /// Returns the path of the file, `environment` or `built-in defaults`, with which messages about the settings
-    /// begin.
+    /// Returns how messages about the settings begin: the path of the file, `environment` or `built-in defaults`.
     func source(_ file: String?) -> String {
         file ?? (variables.isEmpty ? "built-in defaults" : "environment")
     }
 
-    /// The environment variables that set settings, with their keys, in one line; nil without such variables.
+    /// The environment variables that override settings, with the settings' keys, in one line; nil if none is set.
     var fromEnvironment: String? {
         guard !variables.isEmpty else { return nil }
         return variables.map { "\($0.name) (\($0.key))" }.joined(separator: ", ")
     }
 }
 
-/// Checks that the user of this process may use a file or directory of the daemon.
+/// Throws an error with the command to run unless the user of this process has `rights` to a file or directory of the
+/// daemon.
 ///
-/// - Parameters:
-///   - rights: the rights that the command needs.
-///   - path: the path of the file or directory.
-/// - Throws: an error that names the command to run, if the user lacks these rights. Other errors are ignored.
+/// Other errors are ignored.
 func requireRight(_ rights: AccessRights, to path: String) throws(CommandFailure) {
     do throws(PathObstacle) {
         _ = try PathAccess.require(rights, to: path)
     } catch {
         guard case .denied(let facts, _, _) = error else { return }
         let user = SystemUser.current
-        // The daemon itself must not run as root.
+        // The service's user is not advised to use root, because the daemon must not run as root.
         guard user.name != SettingsOptions.serviceUser else {
             let fault = PathFault(
                 user: user,

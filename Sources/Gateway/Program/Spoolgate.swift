@@ -31,7 +31,7 @@ struct Spoolgate: ParsableCommand {
 }
 
 struct CommandFailure: Error {
-    /// Exit codes; except for the first two, they are those of sysexits(3).
+    /// Exit codes; all except the first two are those of sysexits(3).
     enum Code: Int32 {
         /// The command succeeded, but found something that requires an operator's attention.
         case warnings = 1
@@ -49,17 +49,17 @@ struct CommandFailure: Error {
 
     var code: Code
     var sentence: String
-    /// Whether the failure was already printed.
+    /// Whether the failure has already been printed.
     var isTold = false
 }
 
 protocol SpoolgateCommand: ParsableCommand {
-    /// A failure is thrown, not printed.
+    /// Throws a failure instead of printing it.
     func perform() throws(CommandFailure)
 }
 
 extension SpoolgateCommand {
-    /// On a failure, prints its sentence on standard error and throws its exit code.
+    /// Performs the command; prints a failure's sentence on standard error, and throws its exit code.
     func run() throws {
         do throws(CommandFailure) {
             try perform()

@@ -1,7 +1,7 @@
 // The code that `hold`, `release` and `requeue` share.
 //
-// It works while a daemon runs. Invariant: an upload that is in use is not changed, and every named upload has one line
-// of output.
+// They work while a daemon runs. Invariant: an upload that is in use is not changed, and every named upload has one
+// line of output.
 
 import ArgumentParser
 import Logging
@@ -25,7 +25,7 @@ enum ActionOutcome {
     case done(was: String)
     /// The upload was already in the requested state.
     case already(String)
-    /// The clause says why, and what to do.
+    /// The upload was not changed; the clause says why, and what to do.
     case refused(String)
 }
 
@@ -49,7 +49,7 @@ struct UploadAction {
 
     /// Locks an upload, calls `body` to change it, and prints the result.
     ///
-    /// `body` is not called if the upload is unknown or in use.
+    /// `body` is not called for an upload that is unknown or in use.
     mutating func apply(
         to id: UploadID,
         _ body: (Upload) throws(SpoolError) -> ActionOutcome
@@ -81,16 +81,16 @@ struct UploadAction {
         lines.tell(id, "refused", .refused, "not \(word): \(why)")
     }
 
-    /// Notifies the daemons if uploads were held, then throws the worst failure, if there was any.
+    /// Notifies the daemons if uploads were held, then throws the worst failure, if any.
     func end() throws(CommandFailure) {
-        // If this fails, the next queue run of each daemon detects the change.
+        // If notifying fails, the next queue run of each daemon detects the change.
         if hasHeld { _ = try? spool.wakeDaemons() }
         try lines.end()
     }
 }
 
 extension Upload {
-    /// The upload's state as a clause, without the reason, which `show` and `list` print.
+    /// The upload's state as a clause; `show` and `list` print the reason separately.
     var stateClause: String {
         switch state.phase {
         case .receiving: return "upload is partial (its client has not sent all content)"
@@ -108,7 +108,7 @@ extension Upload {
         }
     }
 
-    /// The state as a clause in the past tense; read it before the state is changed.
+    /// The state as a clause in the past tense; read this clause before the state is changed.
     var formerStateClause: String {
         switch state.phase {
         case .deferred: "was deferred"

@@ -13,7 +13,7 @@ extension JSON {
 }
 
 extension UploadSummary {
-    /// Returns the members of the upload's JSON object; `settings` are those of its spool.
+    /// Returns the members of the upload's JSON object; `settings` must be those of its spool.
     func jsonMembers(_ settings: Settings) -> [(name: String, value: JSON)] {
         [
             ("upload", .string(id.description)),

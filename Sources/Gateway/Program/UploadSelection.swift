@@ -32,7 +32,7 @@ struct UploadSelection: ParsableArguments {
 
     var isNarrow: Bool { !route.isEmpty || !owner.isEmpty }
 
-    /// Returns whether the named routes and owners match; nil, for an unknown creation, matches only if none are named.
+    /// Returns whether a creation matches the named routes and owners; nil, if unknown, matches only if none are named.
     func admits(_ creation: UploadCreation?) -> Bool {
         guard isNarrow else { return true }
         guard let creation else { return false }
@@ -48,7 +48,7 @@ struct UploadSelection: ParsableArguments {
 
     /// Throws an error about the first named route that is missing from the settings.
     ///
-    /// Call it only if no upload was found: uploads may have a route that was removed.
+    /// Call it only if no upload was found, because uploads may have a route that has been removed.
     func requireRoutes(of settings: Settings) throws(CommandFailure) {
         guard let strange = route.first(where: { settings.routes[exactly: $0] == nil }) else {
             return

@@ -1,7 +1,7 @@
 // The responses that any request can receive: a refusal, or a closed connection.
 //
-// A client that resumes does so when its connection closes; it takes any complete response for the upload's final
-// response (URLSession). A request on an existing upload therefore never receives a response that only means "later".
+// A client that resumes does so when its connection closes, and takes any complete response for the upload's final
+// response (URLSession). Therefore no response to a request on an existing upload only means "later".
 
 import SpoolgateDelivery
 import SpoolgateExchange
@@ -23,7 +23,7 @@ extension Answering {
     var log: Log { journal.log }
     var dialect: Dialect { responses.dialect }
 
-    /// Sends a refusal that states the upload's offset if `offset` is not nil; the offset must be durable.
+    /// Sends a refusal that states the upload's offset if `offset` is not nil; `offset` must be durable.
     @inline(never)
     func refuse(_ refusal: Refusal, offset: Int64? = nil) {
         log.refused(refusal, target: request.head.target)
@@ -50,13 +50,13 @@ extension Answering {
         }
     }
 
-    /// Logs that the client is gone or its content ended early, and closes the connection without a response.
+    /// Logs that the client disconnected or its content ended early, and closes the connection without a response.
     func giveUp(_ reason: String) {
         log.clientGone(route: request.route.name, target: request.head.target, reason: reason)
         exchange.abort()
     }
 
-    /// Refuses a request on an existing upload, or closes the connection if the client only has to retry later.
+    /// Refuses a request on an existing upload, or closes the connection if the client only needs to retry later.
     func putOff(_ refusal: Refusal) {
         if refusal.isOnlyLater { breakOff(refusal) } else { refuse(refusal) }
     }

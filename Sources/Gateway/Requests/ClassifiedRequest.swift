@@ -8,22 +8,22 @@ import SpoolgateUploadProtocol
 struct ClassifiedRequest {
     let request: UploadRequest
     let dialect: Dialect
-    /// Whether no field of the request names a protocol; the request then uses the protocol of the upload it addresses.
+    /// Whether no field of the request names a protocol; the protocol of the addressed upload then applies.
     let isUnmarked: Bool
-    /// The unknown interop version that the request names; otherwise nil.
+    /// The interop version that the request names, if that version is unknown; otherwise nil.
     ///
-    /// Such a request is served as one of the newest known version, but without 104 responses.
+    /// Such a request is served like one of the newest known version, but without 104 responses.
     let unknownVersion: Int?
     let correlation: String?
 
-    /// Classifies a request; sets the effective method and the correlation field in `head`.
+    /// Classifies a request, and sets the effective method and the correlation field in `head`.
     init(
         _ head: inout RequestHead,
         on route: Route,
         _ configuration: Deliveries.Configuration
     ) {
         let resources = route.resources
-        // A captured head would be copied at each use.
+        // A captured `head` would be copied at each use.
         let target = head.target
         func isOnResource() -> Bool { resources.match(target: target) != .none }
         var family = ProtocolFamily(of: head, isOnResource: isOnResource())

@@ -9,7 +9,7 @@ import SpoolgateCrypto
 extension HTTPFields {
     private static let correlationLimit = 128
 
-    /// Ensures that the field `name` has one valid value, and returns it.
+    /// Ensures that the field `name` has exactly one valid value, and returns the value.
     mutating func correlate(by name: HTTPField.Name) -> String {
         if let value = self[name], Self.isCorrelation(value) { return value }
         let value = RandomToken.make()
@@ -18,7 +18,7 @@ extension HTTPFields {
     }
 
     private static func isCorrelation(_ value: String) -> Bool {
-        // A repeated field is invalid: its values are joined by a comma and a space.
+        // A repeated field is invalid because its values are joined by a comma and a space.
         !value.isEmpty && value.utf8.count <= correlationLimit
             && value.utf8.allSatisfy { (0x21...0x7e).contains($0) }
     }

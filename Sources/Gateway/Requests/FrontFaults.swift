@@ -1,14 +1,12 @@
 // Mistakes in the web server's configuration that its requests reveal: all are counted, some are logged.
 //
-// A mistake affects every request, so one line for each would flood the log.
+// A mistake affects every request, so one line for each request would flood the log.
 
 package import SpoolgateExchange
 import SpoolgateJournal
 import SpoolgatePosix
 
-/// The faults that one process has found in its web server's configuration.
-///
-/// Thread-safe.
+/// The web server's faults found by one process; thread-safe.
 package final class FrontFaults: Sendable {
     /// One kind of fault on one route; its log lines are rate-limited together.
     private struct Subject: Hashable {
@@ -24,13 +22,13 @@ package final class FrontFaults: Sendable {
 
     private let state = Monitor(State())
     private let interval: Duration
-    /// Limited because, in some configurations of the web server, clients can choose route names.
+    /// Limited because clients can choose route names in some configurations of the web server.
     private static let mostSubjects = 200
 
     /// `interval` is the minimum time between two log lines about the same subject.
     init(interval: Duration = .seconds(60)) { self.interval = interval }
 
-    /// How often each kind of fault was found since the process started; a kind that was not found is missing.
+    /// How often each kind of fault was found since the process started; kinds that were not found are missing.
     package var counts: [FrontFault: Int] { state.update { $0.counts } }
 
     /// The kinds of faults found in the last 15 minutes.
@@ -38,7 +36,7 @@ package final class FrontFaults: Sendable {
         state.update { Set($0.recent.filter { !$0.value.hasPassed }.keys) }
     }
 
-    /// Counts a fault; `route` is empty if the route is unknown.
+    /// Counts a fault; `route` must be empty if the route is unknown.
     ///
     /// - Returns: how many faults the log line must report; nil if it is too soon for another line.
     func note(_ fault: FrontFault, route: String = "") -> Int? {

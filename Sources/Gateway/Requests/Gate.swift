@@ -1,8 +1,8 @@
-// The one place that admits requests that begin an upload, before their content is read.
+// The only place that admits requests that begin an upload, before their content is read.
 //
-// `UploadRequest` has refused a known size above the route's limit; this file checks the authorizer's limit.
-// `DeliveryChecks` asks the authorizer again before the delivery. Invariant: a request's content is read only after its
-// admission.
+// `UploadRequest` has refused sizes that are known to exceed the route's limit; this file checks the authorizer's
+// limit. `DeliveryChecks` asks the authorizer again before the delivery. Invariant: a request's content is read only
+// after its admission.
 
 import HTTPTypes
 import SpoolgateDelivery
@@ -43,11 +43,11 @@ extension Request {
         refuse(.loop)
     }
 
-    /// Refuses a request with a partial representation (`Content-Range`) if the upload would treat it as the whole.
+    /// Refuses a request with a partial representation (`Content-Range`) if the upload would treat the part as the
+    /// whole; returns true if it was refused.
     ///
-    /// That is so if the gateway stores uploads as files or objects, puts them into a form, or has them inspected.
-    ///
-    /// - Returns: true if the request was refused.
+    /// The upload would do so if the gateway stores uploads as files or objects, puts them into a form, or has them
+    /// inspected.
     private func refusesPart() -> Bool {
         guard route.needsWhole(for: head), head.fields.contentRange != nil else { return false }
         refuse(.partialContent)
@@ -61,7 +61,7 @@ extension Request {
         return true
     }
 
-    /// Refuses an upload whose delivery may fail after its acceptance if `hold` has no space for it.
+    /// Refuses the upload if the route replies `accepted` and `hold` has no space for an upload that fails later.
     private func refusesForHold() -> Bool {
         guard route.settings.reply == .accepted,
             gateway.deliveries.isHoldFull(route)
@@ -71,12 +71,10 @@ extension Request {
         return true
     }
 
-    /// Asks the authorizer whether the upload that the request begins is authorized.
+    /// Asks the authorizer whether the upload that the request begins is authorized; returns false if a refusal was
+    /// sent.
     ///
-    /// - Parameters:
-    ///   - authorizer: the route's authorizer.
-    ///   - length: the number of bytes of the upload; nil if unknown.
-    /// - Returns: true if it is authorized; false if a refusal was sent.
+    /// Pass nil for `length` if the upload's number of bytes is unknown.
     private func isAuthorized(by authorizer: Authorizer, length: Int64?) -> Bool {
         guard let place = takeWaitingPlace() else { return false }
         let answer = authorizer.ask(at: .creation, about: newUpload(), length: length)

@@ -20,7 +20,7 @@ package final class Gateway: Sendable {
     package let faults = FrontFaults()
     package let deliveries: Deliveries
     package let transfers: Transfers
-    /// Whether nginx failed to write to a file of the spool since the settings were last read.
+    /// Whether nginx has failed to write to a file of the spool since the settings were last read.
     let isLaneUnusable = Monitor(false)
     let admission: Admission
     /// The log lines about rejected requests, rate-limited for each reason.
@@ -35,7 +35,7 @@ package final class Gateway: Sendable {
 
     /// Creates a gateway for an open spool, whose recovery may still be running.
     ///
-    /// If `threads` is nil, the settings decide how many requests are served at a time.
+    /// If `threads` is nil, the settings determine how many requests are served at a time.
     package init(settings: Settings, spool: Spool, log: Log, threads: ThreadBudget? = nil) {
         self.spool = spool
         let budget = threads ?? ThreadBudget(settings)
@@ -56,9 +56,9 @@ package final class Gateway: Sendable {
         isLaneUnusable.updateQuietly { $0 = false }
     }
 
-    /// Serves one request; returns when it has its response or was aborted.
+    /// Serves one request; returns once the request has its response or was aborted.
     ///
-    /// If `isLast` is true, no other thread accepts connections, so only short requests are served.
+    /// If `isLast` is true, only short requests are served, because no other thread accepts connections.
     package func serve(_ exchange: any Exchange, isLast: Bool = false) {
         guard let (request, asked) = request(of: exchange) else { return }
         defer { request.exchange.end() }
@@ -78,7 +78,7 @@ package final class Gateway: Sendable {
         }
     }
 
-    /// Classifies a request; returns nil if a response was sent already.
+    /// Classifies a request; returns nil if a response has already been sent.
     ///
     /// Not inlined, for the reason stated at `Request.run`.
     @inline(never)
@@ -132,7 +132,7 @@ package final class Gateway: Sendable {
         log.unknownVersion(version, servedAs: Dialect.versions.upperBound, count: count)
     }
 
-    /// Returns nil if the request was invalid and a refusal was sent.
+    /// Returns the request's head; nil if the request was invalid and a refusal was sent.
     private func head(of exchange: any Exchange, _ context: ExchangeContext) -> RequestHead? {
         switch exchange.head {
         case .success(var head):
@@ -146,7 +146,7 @@ package final class Gateway: Sendable {
         }
     }
 
-    /// Returns nil if the route is unknown and a refusal was sent.
+    /// Returns the request's route; nil if the route is unknown and a refusal was sent.
     private func route(
         of head: RequestHead,
         _ context: ExchangeContext,

@@ -11,20 +11,20 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
-/// One request, used by one thread; it does not change after its admission.
+/// One request, used by one thread; unchanged after its admission.
 ///
-/// It is a class because thousands of requests wait at a time, and their stack frames would hold copies of a structure.
+/// A class because thousands of requests wait at a time, and their stack frames would hold copies of a structure.
 final class Request: Answering {
     let gateway: Gateway
     let exchange: RequestExchange
     let context: ExchangeContext
     var client: ClientName { exchange.client }
-    /// The head as received, plus the fields that the authorizer has set.
+    /// The head as received, with the fields that the authorizer has set.
     private(set) var head: RequestHead
     /// The request's route, with the maximum size that the authorizer allows.
     private(set) var route: Route
     let journal: Journal
-    /// How long to wait for another request that uses the upload, if the client must get its response soon.
+    /// How long to wait for another request that is using the upload, if the client must get its response soon.
     let inUseTimeout: Duration
     let interimRate: InterimRate
     private(set) var responses: any ResponseWording
@@ -32,7 +32,7 @@ final class Request: Answering {
     let isOrdinary: Bool
     /// Whether no field of the request names a protocol.
     let isUnmarked: Bool
-    /// Nil if the request is being rejected.
+    /// The request's place within the limits; nil if the request is being rejected.
     var ticket: AdmissionTicket?
     private(set) var grant = Grant()
 
@@ -66,7 +66,7 @@ final class Request: Answering {
         (route, responses) = limited(responses, to: grant.maxSize)
     }
 
-    /// The route and `responses`, limited to the authorizer's maximum size if it is smaller than the route's own.
+    /// Returns the route and `responses`, limited to `maxSize` if that is smaller than the route's own limit.
     func limited(
         _ responses: any ResponseWording,
         to maxSize: Int64?
@@ -81,8 +81,8 @@ final class Request: Answering {
 
     /// Performs the request's operation.
     ///
-    /// Work before and after the wait for content has functions of its own: its variables in the frames of waiting
-    /// functions would cost each request another page of stack.
+    /// Work before and after the wait for content has functions of its own. Otherwise its variables in the frames of
+    /// waiting functions would cost each request another page of stack.
     func run(_ asked: UploadRequest) {
         guard isAdmitted(asked) else { return }
         switch asked {
@@ -124,8 +124,8 @@ final class Request: Answering {
 
     /// Locks an upload and calls `body` with an operation on it; otherwise sends a refusal.
     ///
-    /// If the upload is missing, expired or another client's, calls `otherwise` or, if that is nil, refuses with 404.
-    /// `patience` limits the wait for another request that uses the upload.
+    /// If the upload is missing, expired or another client's, calls `otherwise` or, if `otherwise` is nil, refuses with
+    /// 404. `patience` limits the wait for another request that is using the upload.
     func withUpload(
         _ id: UploadID,
         patience: Duration,
@@ -173,7 +173,7 @@ final class Request: Answering {
         }
     }
 
-    /// A brief wait, then up to `patience` if the client is still connected and a waiting place is free.
+    /// Returns a brief limit, extended up to `patience` while the client is connected and a waiting place is free.
     private func limit(_ patience: Duration, _ place: WaitingPlace) -> WaitLimit {
         let end = Deadline.after(patience)
         return WaitLimit(.after(min(patience, WaitingPlace.briefWait))) { [exchange] in

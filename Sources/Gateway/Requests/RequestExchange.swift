@@ -1,8 +1,8 @@
 // One request's exchange: all content is read, and all responses are sent, through it.
 //
 // Invariants: only this file counts statuses, interim responses and bytes; the only cross-origin fields sent are those
-// of `CrossOrigin` for the route; if the web server leaves 100 (Continue) to the gateway (RFC 9110 §10.1.1), a client
-// that waits for it receives it before its content is read, and never if no content is read.
+// of `CrossOrigin` for the route; if the web server leaves 100 (Continue) to the gateway (RFC 9110 §10.1.1), a waiting
+// client receives it before its content is read, and never if no content is read.
 
 import HTTPTypes
 import SpoolgateDelivery
@@ -18,7 +18,7 @@ final class RequestExchange: Exchange {
     private let route: Route
     private let metrics: Metrics
     private let method: RouteMetrics.MethodName
-    /// The `Origin` of the page; nil if there is none or the route has no cross-origin settings.
+    /// The request's `Origin`; nil if missing or if the route has no cross-origin settings.
     private let origin: String?
     private var isContinueAwaited: Bool
     /// Whether the web server may offer to write the content into a file, because it may be large.
@@ -33,7 +33,7 @@ final class RequestExchange: Exchange {
     private var content: SlowContent.Entry?
     private var minimum: MinimumRate?
 
-    /// The web server sends up to this many bytes without offering to write them into a file.
+    /// The maximum size in bytes of content that the web server never offers to write into a file.
     private static let mostOfSmall: Int64 = 256 << 10
 
     init(
@@ -57,7 +57,7 @@ final class RequestExchange: Exchange {
         isLarge = length.count ?? .max > Self.mostOfSmall
     }
 
-    /// Responds to a CORS preflight request (Fetch, "CORS-preflight request"); returns false for any other request.
+    /// Responds to a CORS preflight request (Fetch, "CORS-preflight request"); returns false for other requests.
     func answersPreflight(_ head: RequestHead) -> Bool {
         guard let origin, CrossOrigin.isPreflight(head) else { return false }
         let response = route.settings.crossOrigin.preflightAnswer(to: origin)
@@ -88,7 +88,7 @@ final class RequestExchange: Exchange {
 
     private func receiveCounted(into buffer: ContentBuffer) throws(ContentError) -> Bool {
         let before = buffer.count
-        // Counts also the bytes that arrive together with an early end.
+        // Also counts bytes that arrive together with an early end.
         defer {
             route.counts.received.add(buffer.count - before)
             content?.received.add(buffer.count - before)
@@ -108,7 +108,7 @@ final class RequestExchange: Exchange {
 
     /// Waits for content, and returns the lane if the web server offers to write the content into a file.
     ///
-    /// Returns nil at once if the content is too small for an offer.
+    /// Returns nil without waiting if the content is too small for an offer.
     func offeredLane() throws(ContentError) -> (any ContentLane)? {
         guard isLarge, let lane = exchange.lane else { return nil }
         beginContent()
@@ -117,9 +117,9 @@ final class RequestExchange: Exchange {
 
     func noteLaneTaken() { isLaneTaken = true }
 
-    /// Who wrote the content; call it after the content's end.
+    /// How the content reached the spool; call it after the content's end.
     ///
-    /// `obstacle`, the reason to decline the web server's offer, is returned only if there was an offer.
+    /// `obstacle`, the reason to decline the web server's offer, is returned only after an offer.
     func contentPath(_ obstacle: ContentPath?) -> ContentPath {
         if isLaneTaken { return .used }
         guard isLarge else { return .small }
@@ -127,7 +127,7 @@ final class RequestExchange: Exchange {
         return obstacle ?? .full
     }
 
-    /// `count` is the total number of bytes that the web server has written.
+    /// Counts bytes written by the web server; `count` is the total so far.
     func noteWritten(_ count: Int64) {
         guard count > laneCount else { return }
         let written = Int(count - laneCount)
@@ -178,6 +178,5 @@ final class RequestExchange: Exchange {
 }
 
 extension RequestHead {
-    /// Whether the client waits for 100 (Continue) before it sends content.
     var expectsContinue: Bool { fields.value(of: .expect)?.lowercased() == "100-continue" }
 }

@@ -1,8 +1,8 @@
 // The rates at which clients send content; if few threads are free, slow requests are ended.
 //
-// Slow uploads occupy a server's resources (draft-12 §13). A client that can resume loses nothing: its bytes are kept.
-// Invariant: a request that receives 256 KiB per second, or that began less than a second ago, is never ended here.
-// During a longer grace period, a thousand new requests could occupy every thread.
+// Slow uploads occupy a server's resources (draft-12 §13). A client that can resume loses nothing because its bytes are
+// kept. Invariant: a request that receives 256 KiB per second, or that began less than a second ago, is never asked to
+// end. During a longer grace period, a thousand new requests could occupy every thread.
 
 import SpoolgateExchange
 import SpoolgatePosix
@@ -26,7 +26,8 @@ final class SlowContent: Sendable {
         /// The time of the last measurement, and the number of bytes received by then.
         var at: Deadline
         var count = 0
-        /// Bytes per second since the last measurement, or since the content began; nil if it has just begun.
+        /// Bytes per second since the last measurement, or since the content began; nil before the rate is first
+        /// calculated.
         var rate: Double?
         var isAsked = false
         private var isMeasured = false
@@ -54,9 +55,9 @@ final class SlowContent: Sendable {
 
     init(now: @escaping @Sendable () -> Deadline = { .after(.zero) }) { self.now = now }
 
-    /// Adds a request whose content begins; the caller must call `end` when it ends.
+    /// Adds a request whose content begins; the caller must call `end` when the content ends.
     ///
-    /// `interrupt`, called at most once, asks the request to end.
+    /// `interrupt` is called at most once, to ask the request to end.
     func begin(_ client: ClientName, _ interrupt: @escaping @Sendable () -> Void) -> Entry {
         let entry = Entry(client, interrupt)
         looks.updateQuietly { $0[ObjectIdentifier(entry)] = Look(entry: entry, at: now()) }
@@ -94,11 +95,11 @@ final class SlowContent: Sendable {
     }
 }
 
-/// Checks, on the thread that receives content, that it does not arrive below a minimum rate for a minute.
+/// Checks, on the thread that receives content, whether content arrives below a minimum rate for a minute.
 struct MinimumRate {
     private static let span = 60.0
 
-    /// In bytes per second; 0 for no minimum.
+    /// The minimum rate in bytes per second; 0 for no minimum.
     private let rate: Int64
     private var start: Deadline
     private var count: Int64 = 0

@@ -31,7 +31,7 @@ extension ListenAddress {
         }
     }
 
-    /// The permission bits of a unix socket; nil for other addresses, for which setting it has no effect.
+    /// The permission bits of a unix socket; nil for other addresses, which ignore a new value.
     var mode: UInt32? {
         get { if case .unix(_, let mode, _) = self { mode } else { nil } }
         set {

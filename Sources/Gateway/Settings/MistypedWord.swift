@@ -7,7 +7,7 @@ enum MistypedWord {
     static func isLike(_ word: some StringProtocol, _ known: some StringProtocol) -> Bool {
         let (one, other) = (Array(word.lowercased().utf8), Array(known.utf8))
         guard one.count >= 4, abs(one.count - other.count) <= 2 else { return false }
-        // The Damerau distance, which needs two rows before the current one.
+        // The Damerau distance also needs the row before the last one.
         var beforeLast: [Int] = []
         var last = Array(0...other.count)
         for (row, letter) in one.enumerated() {

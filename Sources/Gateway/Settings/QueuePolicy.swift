@@ -1,8 +1,8 @@
-// The times of retries for uploads that were not delivered.
+// The times of delivery attempts.
 
 package import SpoolgatePosix
 
-/// How often and how long the gateway tries to deliver the uploads of a route.
+/// How often and for how long the gateway tries to deliver the uploads of a route.
 package struct QueuePolicy: Sendable, Equatable {
     /// The maximum number of concurrent attempts, or nil if only the limit of all routes applies.
     package var maximumConcurrent: Int?
@@ -13,7 +13,8 @@ package struct QueuePolicy: Sendable, Equatable {
     package var lifetime = Duration.seconds(5 * 86_400)
 
     package var failedRetention = Duration.seconds(30 * 86_400)
-    /// The number of bytes in `hold` from which on uploads that could end there are refused; 0: no limit.
+    /// The number of bytes in `hold` at which the gateway starts to refuse uploads that could end there; 0 for no
+    /// limit.
     package var maximumHoldSize: Int64 = 64 << 30
 
     /// Returns whether the lifetime of an upload that was completed at `since` has ended at `time`.
@@ -28,15 +29,16 @@ package struct QueuePolicy: Sendable, Equatable {
 
     /// Returns whether an attempt scheduled for `next` is due.
     ///
-    /// It is also due if `next` is further ahead than the longest pause, because the clock has been set back since.
+    /// An attempt is also due if `next` is further ahead than the longest pause, because the clock must have been set
+    /// back.
     package func isDue(_ next: WallTime, at now: WallTime) -> Bool {
         next <= now || next.seconds - now.seconds > maximumBackoff.components.seconds
     }
 
     /// Returns the pause, in whole seconds, before a client's request may trigger another attempt.
     ///
-    /// There is no pause after the first attempt, so that a client that retries after a short failure succeeds. After
-    /// the second it is one second, and it doubles after each further attempt, up to `maximumBackoff`.
+    /// There is no pause after the first attempt, so that a client that retries after a short failure succeeds. The
+    /// pause after the second is one second and doubles after each further attempt, up to `maximumBackoff`.
     package func pauseOfClient(after attempts: Int) -> Duration {
         guard attempts > 1 else { return .zero }
         return .seconds(min(maximumBackoff.components.seconds, 1 << Int64(min(attempts - 2, 40))))
@@ -44,8 +46,8 @@ package struct QueuePolicy: Sendable, Equatable {
 
     /// Returns the pause before the next attempt, in whole seconds, at most `maximumBackoff`.
     ///
-    /// `asked` is the number of seconds that the upstream requested by `Retry-After`, or nil. `random` selects a pause
-    /// from the upper half of the backoff, so that uploads that failed together are not retried together.
+    /// `asked` is the number of seconds in the upstream's `Retry-After`, or nil. `random` selects a pause from the
+    /// upper half of the backoff, so that uploads that failed together are not retried together.
     package func pause(after attempts: Int, asked: Int?, random: UInt64) -> Duration {
         let most = maximumBackoff.components.seconds
         let doublings = min(max(0, attempts - 1), 40)

@@ -11,7 +11,7 @@ package struct RouteSettings: Sendable, Equatable {
     /// The name of the route for requests that name none.
     package static let defaultName = "default"
 
-    /// The upstream has no targets if the settings file names none; then the daemon does not start.
+    /// The upstream, which has no targets if the settings file names none; the daemon then does not start.
     package var upstream = UpstreamSettings(
         targets: [.directory(path: "/var/spool/spoolgate-delivered")]
     )
@@ -27,7 +27,7 @@ package struct RouteSettings: Sendable, Equatable {
     /// How long a final response is kept in case the client did not receive it.
     package var responseRetention = Duration.seconds(86_400)
     package var reply = Reply.upstream
-    /// The failure that acknowledged offsets survive.
+    /// The kind of failure that acknowledged offsets survive.
     package var promise = UploadPromise.powerCut
     /// The minimum rate at which a client must send content, in bytes per second, or 0 for no minimum.
     ///
@@ -40,7 +40,7 @@ package struct RouteSettings: Sendable, Equatable {
     package var spoolReceive = SpoolReceive.on
     /// Whether clients without an interop version are treated as implementing the RFC, and are sent 104 responses.
     package var hasRFCClients = false
-    /// Whether anonymous clients may upload; nil means that the setting is missing, and that they may.
+    /// Whether anonymous clients may upload; nil, a missing setting, means that they may.
     package var anonymous: AnonymousUploads?
     /// The service that decides whether an upload is accepted.
     package var authorization = ServiceSettings()
@@ -67,7 +67,7 @@ package struct RouteSettings: Sendable, Equatable {
     package init() {}
 }
 
-/// When and with what the client of a complete upload gets its response.
+/// When the client of a complete upload gets its response, and which response.
 package enum Reply: String, Sendable, CaseIterable {
     /// The upstream's response, for which the request waits.
     case upstream
@@ -75,9 +75,9 @@ package enum Reply: String, Sendable, CaseIterable {
     case accepted
 }
 
-/// Whether clients without an owner, which the web server has not identified, may upload.
+/// Whether clients without an owner may upload, that is, clients that the web server has not identified.
 package enum AnonymousUploads: String, Sendable, CaseIterable {
-    /// The setting confirms that the operator intends this.
+    /// They may upload; the setting confirms that the operator intends this.
     case allow
     /// Their uploads are refused with 403 before any content is read.
     case refuse
@@ -101,9 +101,9 @@ package enum IncrementalUploads: String, Sendable, CaseIterable {
 
 /// Which process writes content to the spool if nginx's module offers to do it.
 package enum SpoolReceive: String, Sendable, CaseIterable {
-    /// The gateway: it declines the offer.
+    /// The gateway, which declines the offer.
     case off
-    /// nginx: it writes the content to a file that the gateway passes to it.
+    /// nginx, into a file that the gateway passes to it.
     case on
 }
 
@@ -172,19 +172,19 @@ package struct PathSettings: Sendable, Equatable {
     }
 
     package var encoding = Encoding.form
-    /// The directory in which the upstream finds the files; nil only if `form` is not `path`.
+    /// The directory in which the upstream finds the files; may be nil only if `form` is not `path`.
     package var directory: String?
-    /// The file with the key that signs the requests; nil only if `form` is not `path`.
+    /// The file with the key that signs the requests; may be nil only if `form` is not `path`.
     package var keyFile: String?
     /// The name of the key, as sent to the upstream, or nil to send none.
     package var keyID: String?
-    /// How long a file is kept if the response is not 2xx.
+    /// How long a file is kept if the upstream's status is not 2xx.
     package var retention = Duration.seconds(86_400)
 }
 
 /// The program that inspects the complete uploads of a route.
 package struct InspectionSettings: Sendable, Equatable {
-    /// The program's absolute path and its arguments, to which the file's path is added; empty for no inspection.
+    /// The program's absolute path and arguments, to which the file's path is added; empty for no inspection.
     package var command: [String] = []
     /// The maximum duration of a run, and of the wait for another run to end.
     package var timeout = Duration.seconds(300)

@@ -165,7 +165,7 @@ extension RouteSettings {
         return nil
     }
 
-    /// The first setting that requires ordinary uploads to be received completely, or nil.
+    /// The first setting that requires ordinary uploads to be received completely; otherwise nil.
     private var needOfWhole: String? {
         if !inspection.command.isEmpty { return "inspect.command" }
         if let digest { return "digest: \(digest.rawValue)" }
@@ -174,7 +174,7 @@ extension RouteSettings {
         return store.map { "\($0) upstream" }
     }
 
-    /// The kind of upstream if it stores uploads itself, otherwise nil.
+    /// The kind of upstream if the upstream stores uploads itself; otherwise nil.
     private var store: String? {
         switch upstream.targets.first {
         case .directory: "a directory:"

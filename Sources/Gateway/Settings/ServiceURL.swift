@@ -1,6 +1,6 @@
-// The URL of a service's resource, as written in the settings.
+// URLs of services in the settings.
 //
-// Pure, without name resolution. Invariant: the request target begins with a slash.
+// Names are not resolved. Invariant: the request target begins with a slash.
 
 package import SpoolgateUpstream
 
@@ -13,8 +13,6 @@ package struct ServiceURL: Sendable, Equatable {
     package let text: String
 
     /// Parses `http://host[:port][/path]`, `https://…` or `unix:/path/of.sock[:/path]`; a query may follow the path.
-    ///
-    /// - Throws: `UpstreamTargetError`, which says what is wrong.
     package init(_ text: String) throws(UpstreamTargetError) {
         let (service, resource) = Self.split(text)
         guard !resource.contains("#") else { throw .init(reason: "a URL must not have a fragment") }
@@ -35,7 +33,7 @@ package struct ServiceURL: Sendable, Equatable {
     }
 
     private static func split(_ text: String) -> (service: String, resource: String) {
-        // The resource begins after the second colon of a socket, and at the first slash after a host.
+        // The resource begins after the second colon of a socket, or at the first slash after a host.
         let forms: [(scheme: String, mark: Character)] = [
             ("unix:", ":"), ("http://", "/"), ("https://", "/"),
         ]

@@ -18,7 +18,7 @@ package struct Settings: Sendable, Equatable {
     )
     /// The path of the admin socket, or nil for `admin.sock` in the directory of `listen`.
     package var adminPath: String?
-    /// The name of this node if several serve uploads behind one web server; nil if there is only one.
+    /// The name of this node if several nodes serve uploads behind one web server; otherwise nil.
     package var node: String?
     package var spoolDirectory = "/var/spool/spoolgate"
     /// Whether several hosts share the spool; each must have its own `node`.
@@ -31,10 +31,10 @@ package struct Settings: Sendable, Equatable {
     package var maximumUploads = 1_000_000
     /// The maximum number of concurrent requests; each uses one thread.
     package var maximumThreads = 4096
-    /// The maximum number of requests that wait for others, or 0 for no limit; nil means half of `maximumThreads`.
+    /// The maximum number of requests that wait for others; 0 means no limit, nil half of `maximumThreads`.
     package var maximumWaitingThreads: Int?
     package var clients = ClientSettings()
-    /// The maximum time in which no byte is received from or sent to the web server.
+    /// The maximum time without receiving a byte from the web server or sending one to it.
     package var stallTimeout = Duration.seconds(60)
     /// How long deliveries, and uploads that cannot be resumed, may continue after SIGTERM.
     package var drainTimeout = Duration.seconds(30)
@@ -48,10 +48,10 @@ package struct Settings: Sendable, Equatable {
     /// The time between two searches for uploads whose next attempt is due.
     package var queueRunInterval = Duration.seconds(30)
     package var interim = InterimRate()
-    /// Interop versions that this program does not know, each with the known version as which it is treated.
+    /// Interop versions unknown to this program, each with the known version that it is treated as.
     package var interopAliases: [Int: Int] = [:]
     package var events = EventSettings()
-    /// The request field that correlates a request with the logs of other programs, or nil.
+    /// The request field that correlates a request with other programs' logs; nil for no correlation.
     package var correlationField: HTTPField.Name?
     /// The routes by name; a request without `SPOOLGATE_ROUTE` uses the route `default`.
     package var routes: [String: RouteSettings] = [RouteSettings.defaultName: RouteSettings()]
@@ -62,7 +62,7 @@ package struct Settings: Sendable, Equatable {
     /// Creates settings with the default values.
     package init() {}
 
-    /// The admin socket, with the mode and group of `listen`, or with 0660 and no group if `listen` has none.
+    /// The admin socket, with the mode and group of `listen`, or with 0660 and no group if `listen` has neither.
     package var admin: ListenAddress {
         .unix(path: adminSocket, mode: listen.mode ?? 0o660, group: listen.group)
     }
@@ -94,10 +94,10 @@ package struct Settings: Sendable, Equatable {
         )
     }
 
-    /// Records that the setting `key` was set by the command line, which overrides an environment variable.
+    /// Records that the command line set the setting `key`, which overrides an environment variable.
     package mutating func noteOption(_ key: String) { variables.removeAll { $0.key == key } }
 
-    /// A sentence that names routes without an upstream, with which the daemon cannot start, or nil.
+    /// A sentence that names the routes without an upstream, which prevent the daemon's start; otherwise nil.
     package var lack: String? {
         let keys = routes.filter { $0.value.upstream.targets.isEmpty }.keys.sorted()
             .map { "routes.\($0).upstream" }
@@ -111,16 +111,16 @@ package struct Settings: Sendable, Equatable {
 
 /// The limits for each client: an owner, an IPv4 address or an IPv6 network of 64 bits.
 package struct ClientSettings: Sendable, Equatable {
-    /// The maximum number of concurrent requests, or 0 for no limit; nil means half of `threads.maximum`.
+    /// The maximum number of concurrent requests; 0 means no limit, nil half of `threads.maximum`.
     package var maximumConcurrent: Int?
     /// The maximum number of undelivered uploads, or 0 for no limit.
     package var maximumUploads = 10_000
 }
 
-/// How often a client is sent an interim 104 response (Upload Resumption Supported), if client and web server support
-/// it.
+/// How often a client is sent an interim 104 response (Upload Resumption Supported), if the client and web server
+/// support it.
 package struct InterimRate: Sendable, Equatable {
-    /// The minimum time between two reports while content is received.
+    /// The minimum time between two reports while content is being received.
     package var progressInterval = Duration.seconds(5)
     /// The minimum number of bytes received between two reports.
     package var progressSize: Int64 = 1 << 20
@@ -149,6 +149,6 @@ package struct EventSettings: Sendable, Equatable {
     package var destination: Destination?
     /// The service that receives each event in a POST request.
     package var webhook = ServiceSettings()
-    /// How long after an event the gateway retries to send it.
+    /// How long after an event the gateway retries sending it.
     package var lifetime = Duration.seconds(86_400)
 }

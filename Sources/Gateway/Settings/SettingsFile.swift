@@ -6,15 +6,14 @@ package import SpoolgatePosix
 import SpoolgateUpstream
 
 extension Settings {
-    /// The maximum size in bytes.
+    /// The maximum size of a file in bytes.
     private static let fileLimit = 1 << 20
 
     /// Reads settings from a file and from environment variables, which override the file.
     ///
-    /// - Parameters:
-    ///   - path: the file, or nil to use only environment variables and defaults.
-    ///   - environment: returns the value of an environment variable, or nil if it is not set.
-    /// - Returns: the settings.
+    /// Without a `path`, only environment variables and defaults apply. `environment` must return nil for a variable
+    /// that is not set.
+    ///
     /// - Throws: `SettingsFault.unreadable` if the file cannot be read; `.wrong`, with the line and column or the
     ///   variable, if a key or value is invalid.
     package static func load(
@@ -39,7 +38,7 @@ extension Settings {
         }
     }
 
-    /// Throws an error if the file contained invalid UTF-8, which was replaced by U+FFFD when it was read.
+    /// Throws an error if the file contained invalid UTF-8, which was replaced by U+FFFD when the file was read.
     ///
     /// Otherwise a wrong path would be used silently.
     private static func requireUTF8(_ text: String, file: String) throws(SettingsError) {
@@ -54,7 +53,7 @@ extension Settings {
 
     /// Decodes the text of a settings file.
     ///
-    /// Missing settings keep their defaults, except that only the routes and upstreams in the text exist.
+    /// Missing settings keep their defaults, but only the routes and upstreams in the text exist.
     package init(_ text: String, file: String) throws(SettingsError) {
         try self.init(text, file: file, [])
     }
@@ -124,7 +123,7 @@ struct SettingsValue {
     /// The dotted key, such as `limits.max-size`, for error messages; empty for the whole file.
     let name: String
     let node: YAMLNode
-    /// Whether errors state a line and column; false in an environment variable.
+    /// Whether errors state a line and column; false for an environment variable.
     var hasPlaces = true
 
     func fault(_ reason: String) -> SettingsError {
@@ -145,15 +144,15 @@ struct SettingsValue {
         return text
     }
 
-    /// The items of a list; any other value counts as a list with one item.
+    /// The items of a list; a value of any other kind counts as a list with one item.
     var listed: [SettingsValue] {
         guard case .sequence(let nodes) = node.content else { return [self] }
         return nodes.map { part(name, $0) }
     }
 
-    /// Returns a mapping's entries in the order of the file, each with the place of its key.
+    /// Returns a mapping's entries in the order of the file, each with its key's place.
     ///
-    /// For any other value, throws an error with the sentence `words`.
+    /// For a value of any other kind, throws an error with the sentence `words`.
     func entries(
         else words: String
     ) throws(SettingsError) -> [(key: String, place: SourcePlace, value: SettingsValue)] {
@@ -166,7 +165,7 @@ struct SettingsValue {
         }
     }
 
-    /// Returns the entries of a section, or none if the section has no value.
+    /// Returns the entries of a section, or no entries if the section has no value.
     func sections()
         throws(SettingsError) -> [(key: String, place: SourcePlace, value: SettingsValue)]
     {
@@ -193,8 +192,8 @@ struct SettingsValue {
 
     /// Returns the values in a section by dotted key, without keys that have no value.
     ///
-    /// `known` contains all dotted keys of the section. Lines with removed settings are appended to `ignored`; unknown
-    /// keys are refused.
+    /// `known` must contain all dotted keys of the section. Lines with removed settings are appended to `ignored`; an
+    /// unknown key is an error.
     func values(
         of known: [String],
         _ ignored: inout [SettingsError]

@@ -1,10 +1,10 @@
 // One row of a table of settings: the reading, printing and reloading of one key.
 
-/// A limit of a setting's value: the value of another setting.
+/// The value of another setting, which a setting's value must not exceed.
 struct SettingsBound<Root, Value>: Sendable {
     /// The other setting's key, such as `limits.max-size`.
     let name: String
-    /// Returns nil if the other setting is not set.
+    /// Returns the other setting's value, or nil if it is not set.
     let value: @Sendable (Root) -> Value?
 
     init(_ name: String, _ value: @escaping @Sendable (Root) -> Value?) {
@@ -19,7 +19,7 @@ struct SettingsKey<Root>: Sendable {
     let name: String
     /// Whether a change takes effect only after a restart.
     let needsRestart: Bool
-    /// Returns the value as written in a file; empty if it is not set.
+    /// Returns the value as written in a file, or an empty text if the setting is not set.
     let text: @Sendable (Root) -> String
     private let read: @Sendable (SettingsValue, inout Root) throws(SettingsError) -> Void
     /// Lowers the default to the limits set by other settings; nil if no other setting limits this one.
@@ -46,7 +46,9 @@ struct SettingsKey<Root>: Sendable {
         self.init(name, path, kind.optional, needsRestart: needsRestart)
     }
 
-    /// Creates a setting that others limit: a greater value is refused, and a greater default is lowered to the limit.
+    /// Creates a setting limited by `bounds`.
+    ///
+    /// A greater value is refused, and a greater default is lowered to the limit.
     init<Value: Comparable & Sendable>(
         _ name: String,
         _ path: Path<Value>,
@@ -86,7 +88,9 @@ struct SettingsKey<Root>: Sendable {
         if let lower = key.lower { self.lower = { lower(&$0[keyPath: path]) } }
     }
 
-    /// Stores the values of a file in `root`, those limited by other settings last.
+    /// Stores the values of a file in `root`.
+    ///
+    /// Limited settings come last, because they need the values of their limits.
     static func take(
         _ values: [String: SettingsValue],
         by keys: [SettingsKey],

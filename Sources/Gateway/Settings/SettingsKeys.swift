@@ -1,6 +1,6 @@
 // The daemon's settings: one row per key, in the order in which `check` prints them.
 //
-// A new setting needs a property of Settings with its default and a row here (a route's: RouteSettings and
+// A new setting needs a property of Settings with its default and a row here (for a route: RouteSettings and
 // RouteSettingsKeys), an entry of spoolgate.yaml(5) and a line of deploy/spoolgate.yaml. Tests compare all four, and
 // Tests/GatewayTests/Gate tries each setting of a route.
 
@@ -12,7 +12,7 @@ import SpoolgateUpstream
 extension Settings {
     private typealias Key = SettingsKey<Settings>
 
-    /// The section `routes` has its own table.
+    /// The settings outside the section `routes`, which has its own table.
     static let keys: [SettingsKey<Settings>] =
         [
             Key("listen", \.listen, .address(), needsRestart: true),
@@ -46,7 +46,9 @@ extension Settings {
         + ServiceSettings.keys.map { Key("events.webhook", \.events.webhook, $0) }
         + [Key("events.webhook.lifetime", \.events.lifetime, .duration(1...2_592_000))]
 
-    /// What replaces each removed setting, by dotted key; keys of a route are without the route's name.
+    /// The replacement of each removed setting, keyed by dotted key.
+    ///
+    /// The key of a route's setting omits the route's name.
     ///
     /// A line with a removed setting is ignored instead of refused, so that the daemon starts after an upgrade.
     static let removed = [

@@ -24,7 +24,7 @@ struct SettingsKind<Value>: Sendable {
 }
 
 extension SettingsKind {
-    /// If `read` returns nil, the text is refused with `refusal` or, if that is nil, as not being `expected`.
+    /// If `read` returns nil, the error says `refusal` or, if `refusal` is nil, that the text is not `expected`.
     private init(
         _ expected: String = "a single value",
         refusal: String? = nil,
@@ -60,7 +60,7 @@ extension SettingsKind {
 
     /// A list of values; a single value counts as one element.
     ///
-    /// `kind` returns the kind of the next element, which may depend on those before it.
+    /// `kind` returns the kind of the next element, which may depend on the elements before it.
     private static func list<Element>(
         text: @escaping @Sendable ([Element]) -> String,
         of kind: @escaping @Sendable (_ before: [Element]) -> SettingsKind<Element>
@@ -275,7 +275,8 @@ extension SettingsKind {
 
     /// The targets of an upstream, at least one.
     ///
-    /// A single target is written unquoted if YAML allows it; several are quoted, because they may contain brackets.
+    /// A single target is quoted only if it contains a space. Several are always quoted, because they may contain
+    /// brackets.
     static func targets() -> Self where Value == [UpstreamTarget] {
         let kind = list { targets in
             let quoted = targets.map { JSON.string($0.text).text }

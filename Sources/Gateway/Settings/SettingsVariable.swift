@@ -1,6 +1,6 @@
-// The settings that variables of the environment can set, so that a container needs no file.
+// The settings that environment variables can set, so that a container needs no file.
 //
-// A new one needs a row here and an entry in the section ENVIRONMENT of spoolgate.yaml(5); a test compares them.
+// A new variable needs a row here and an entry in the section ENVIRONMENT of spoolgate.yaml(5); a test compares them.
 
 import SpoolgatePosix
 
@@ -15,12 +15,12 @@ package struct SettingsVariable: Sendable, Equatable {
         self.key = key
     }
 
-    /// The route `default` is the only one that variables can set.
+    /// The prefix of the dotted keys of `default`, the only route that variables can set.
     static let routePrefix = "routes.\(RouteSettings.defaultName)."
 
     /// All variables that set settings.
     ///
-    /// Other variables that begin with `SPOOLGATE_` are not settings: Kubernetes, for example, sets some for a service
+    /// Other variables that begin with `SPOOLGATE_` are not settings. Kubernetes, for example, sets some for a service
     /// named spoolgate.
     package static let all = [
         SettingsVariable("UPSTREAM", routePrefix + "upstream"),

@@ -26,7 +26,7 @@ extension SourcePlace {
     }
 }
 
-/// Why settings are refused: one sentence and the place of the error.
+/// The reason why settings are refused, as one sentence, and the place of the error.
 package struct SettingsError: Error, Sendable, Equatable, CustomStringConvertible {
     /// The file's name as the operator gave it, or the name of an environment variable.
     package var file: String
@@ -61,7 +61,9 @@ struct YAMLNode {
 }
 
 struct YAMLDocument: ~Copyable {
-    /// Limited because parsing is recursive; settings need only four levels.
+    /// The maximum depth of nodes, limited because parsing is recursive.
+    ///
+    /// Settings need only four levels.
     private static let depthLimit = 16
 
     private let file: String

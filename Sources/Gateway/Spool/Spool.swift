@@ -50,14 +50,13 @@ package final class Spool: Sendable {
     ///   - reserve: the number of bytes that must stay free on the file system.
     ///   - quota: the maximum size of the spool in bytes, or nil for no limit. If a quota is set, all files are counted
     ///     before this initialiser returns.
-    ///   - disk: the calls that change the disk; tests pass one that fails.
-    ///   - clock: the machine's clocks; tests pass clocks that jump.
+    ///   - disk: the calls that change the disk.
+    ///   - clock: the machine's clocks.
     ///   - node: the node of this process if several hosts share the spool, or nil if the spool belongs to this host.
     ///   - writer: the name of this process in states, or nil for the running kernel or, in a shared spool, this
-    ///     process of its node. Tests pass another name to simulate a power failure.
-    ///   - runBeside: runs a sync while more content is received; tests choose when it runs.
-    ///   - settling: how long a file of a shared spool that another host may have left too short can still grow; tests
-    ///     without such hosts pass zero.
+    ///     process of its node.
+    ///   - runBeside: runs a sync while more content is received.
+    ///   - settling: how long a file of a shared spool that another host may have left too short can still grow.
     /// - Throws: `.unusable` if the directory is not a spool, has another format, or other users can access it; `.disk`
     ///   if its file system is read-only; `.bootUnknown` if the kernel's boot identity cannot be read.
     package convenience init(
@@ -97,9 +96,6 @@ package final class Spool: Sendable {
 
     /// Opens an existing spool for listing and changing uploads; creates no upload and no directory.
     ///
-    /// - Parameters:
-    ///   - directory: the path.
-    ///   - node: the node of this process if several hosts share the spool, otherwise nil.
     /// - Throws: the errors of `init(directory:reserve:quota:disk:clock:node:writer:runBeside:)`.
     package convenience init(
         existing directory: String,
@@ -152,13 +148,12 @@ package final class Spool: Sendable {
 
     /// Creates an upload and locks it.
     ///
-    /// The write of its record creates the upload. On return, it survives a crash; it survives a power failure only
-    /// after the first `sync()`.
+    /// On return, the upload survives a crash; it survives a power failure only after the first `sync()`.
     ///
     /// - Parameters:
     ///   - creation: the properties of the upload, which never change.
     ///   - length: the length of the complete content in bytes, or nil if unknown.
-    ///   - expected: the number of bytes of content that are expected, as far as known.
+    ///   - expected: the number of expected bytes of content, or 0 if unknown.
     ///   - requestRelease: called at most once, from another thread, when a newer request needs the upload; must make
     ///     the caller's read of content end soon.
     /// - Returns: the upload, empty and locked.
@@ -201,10 +196,10 @@ package final class Spool: Sendable {
 
     /// Finds an upload and locks it; returns nil if it does not exist or `admits` returns false.
     ///
-    /// If a request is receiving the upload, it is asked to release it; if several requests wait, the newest gets the
-    /// lock. During a delivery, this waits for its end. `admits` returns whether the caller may use the upload; it is
-    /// called before a release is requested, so that clients cannot disturb each other, and must be quick and without
-    /// side effects. `requestRelease` is as in `create`.
+    /// If another request is receiving the upload, this asks that request to release it. If several requests are
+    /// waiting, the newest gets the lock. During a delivery, this waits until the delivery ends. `admits` returns
+    /// whether the caller may use the upload; it is called before a release is requested, so that clients cannot
+    /// disturb each other, and must be quick and without side effects. `requestRelease` is as in `create`.
     ///
     /// - Throws: `.busy` if the upload was not unlocked in time, or a newer request needs it.
     package func lock(
@@ -232,8 +227,8 @@ package final class Spool: Sendable {
         try lock(id, until: WaitLimit(deadline), admits: admits, requestRelease: requestRelease)
     }
 
-    /// Finds an upload and locks it without waiting; returns nil if it does not exist, is locked, or a request waits
-    /// for it.
+    /// Finds an upload and locks it without waiting; returns nil if it does not exist or is locked, or if a request is
+    /// waiting for it.
     ///
     /// Later requests for the upload wait until it is unlocked.
     package func tryLock(_ id: UploadID) throws(SpoolError) -> Upload? {
@@ -251,7 +246,7 @@ package final class Spool: Sendable {
         while true {
             let made = try disk.create(name.record, in: directory)
             let record = OpenFile(made, name.record, in: directory)
-            // Before it is locked, another process can take the record for one that was never written, and remove it.
+            // Before the record is locked, another process can take it for one that was never written, and remove it.
             try record.descriptor.lock(subject: record.subject)
             guard try record.status().names > 0 else { continue }
             do throws(SystemError) {
@@ -267,7 +262,9 @@ package final class Spool: Sendable {
 
     // MARK: Finding files
 
-    /// Opens the upload that `lock` is for; unlocks it if that fails or `admits` returns false.
+    /// Opens the upload that `lock` protects.
+    ///
+    /// Releases the lock if opening fails or `admits` returns false.
     ///
     /// If `limit` is nil, neither waits for other processes nor requests a release.
     private func find(
@@ -315,7 +312,7 @@ package final class Spool: Sendable {
         }
     }
 
-    /// Returns nil if the upload is in use or was removed.
+    /// Locks an upload's record, or returns nil if the upload is in use or was removed.
     func openUnused(_ id: UploadID) throws(SystemError) -> UploadFiles? {
         let name = FileName(id)
         guard let record = try layout.openRecord(name), try record.tryLock(),
@@ -352,8 +349,9 @@ package final class Spool: Sendable {
         }
     }
 
-    /// Takes the kernel's lock, or returns false if the caller may not use the upload; if `limit` is nil, does not
-    /// wait.
+    /// Takes the kernel's lock, or returns false if the caller may not use the upload.
+    ///
+    /// Throws `.busy` instead of waiting if `limit` is nil.
     private func waitForLock(
         on file: OpenFile,
         _ lock: UploadLock,
@@ -366,7 +364,7 @@ package final class Spool: Sendable {
             try waitForLock(on: file, lock, until: limit)
             return true
         }
-        // A client must not request the release of another one's upload.
+        // A client must not request the release of another client's upload.
         guard admits(creation) else { return false }
         // Lets a newer request of this process decide whether to replace this one.
         lock.setCreation(creation)
@@ -390,7 +388,7 @@ package final class Spool: Sendable {
         }
     }
 
-    /// Returns nil if the record of the upload, which another process has locked, cannot be read.
+    /// Returns the creation of an upload that another process has locked, or nil if its record cannot be read.
     private func peek(_ id: UploadID) throws(SystemError) -> UploadCreation? {
         guard let file = try layout.openRecord(FileName(id), forWriting: false) else { return nil }
         return try? LoadedRecord.read(file, of: id, knowing: creations).get().creation
@@ -410,9 +408,9 @@ package final class Spool: Sendable {
         return .noSpace(error, directory: directory, free: try? layout.root.space())
     }
 
-    /// Throws an error if `count` bytes of content, or 0 if the number is unknown, would exceed a limit now.
+    /// Throws an error if `count` more bytes of content would currently exceed a limit.
     ///
-    /// Reserves no space: that happens when the content is written.
+    /// Pass 0 if the size is unknown. Reserves nothing.
     package func checkRoom(for count: Int64) throws(SpoolError) { try room.check(for: count) }
 
     /// Changes the limits on the number of uploads; existing uploads are kept.

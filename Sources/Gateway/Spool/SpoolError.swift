@@ -6,9 +6,9 @@ package import SpoolgateUploadProtocol
 /// An error of the spool, with the values for a message.
 package enum SpoolError: Error, Sendable, Equatable {
     case disk(SystemError)
-    /// Writing would leave less than the reserve.
+    /// Writing would leave less free space than the reserve.
     ///
-    /// The values are the spool, and the bytes to be written (0 if unknown), free, and to be kept free.
+    /// `needed` is the number of bytes to be written, or 0 if unknown.
     case full(directory: String, needed: Int64, free: Int64, reserve: Int64)
     /// The file system can hold only `free` more files, fewer than are reserved for others.
     case fewFiles(directory: String, free: Int64, reserve: Int64)
@@ -25,7 +25,7 @@ package enum SpoolError: Error, Sendable, Equatable {
     case corrupt(UploadID, reason: String)
     /// A newer program wrote the record of the upload, which was left unchanged.
     case newer(UploadID, reason: String)
-    /// The operation is not allowed in the upload's state, a fault of this program; nothing was changed.
+    /// The operation is not allowed in the upload's state, which is a fault of this program. Nothing was changed.
     case contradiction(UploadID, reason: String)
     /// The directory is not a spool, or its format is unknown to this version.
     case unusable(

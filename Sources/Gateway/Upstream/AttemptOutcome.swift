@@ -18,9 +18,10 @@ package enum AttemptOutcome: Sendable, Equatable {
     ///
     /// `retryAfter` is how long the store asked to wait, in seconds.
     case putOff(reason: String, retryAfter: Int? = nil)
-    /// The upstream did not process the request, which the caller must send to its target `to` instead.
+    /// The upstream did not process the request. The caller must send the request to the upstream's target `to`
+    /// instead.
     ///
-    /// Only if `UpstreamRequest.interceptsRedirects` is true.
+    /// Occurs only if `UpstreamRequest.interceptsRedirects` is true.
     case redirected(to: String)
     /// A proxy responded with 407 and did not forward the request; safe to repeat.
     case notForwarded(reason: String)
@@ -53,7 +54,7 @@ package enum AttemptOutcome: Sendable, Equatable {
         }
     }
 
-    /// How long the upstream asked to wait, in seconds; nil if it did not.
+    /// How long the upstream asked the gateway to wait, in seconds; nil if unknown.
     package var retryAfter: Int? {
         if case .putOff(_, let retryAfter) = self { retryAfter } else { nil }
     }
@@ -70,7 +71,7 @@ extension AttemptOutcome {
 
     /// The refusal to send to the client.
     ///
-    /// It does not name internal hosts and files; they appear only in the log.
+    /// The refusal does not name internal hosts and files, which appear only in the log.
     ///
     /// - Parameters:
     ///   - isRepeatable: true if the request may be sent again.

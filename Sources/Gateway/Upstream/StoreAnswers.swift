@@ -5,7 +5,7 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
 extension Response {
-    /// 201: the upload is stored; the content is a JSON object with its ID, file name and length.
+    /// The response 201 for a stored upload, with a JSON object of its ID, file name and length.
     static func stored(_ upload: UploadID, name: String, length: Int64) -> Response {
         let answer = JSON.object([
             ("id", .string("\(upload)")), ("name", .string(name)), ("length", .integer(length)),
@@ -16,7 +16,7 @@ extension Response {
         )
     }
 
-    /// 405: the request is not an upload.
+    /// The response 405 to a request that is not an upload.
     static let onlyUploads = Response(
         ResponseHead(
             status: .methodNotAllowed,

@@ -8,10 +8,10 @@ import SpoolgatePosix
 ///
 /// Thread-safe.
 final class TargetOrder: Sendable {
-    /// How long an unreachable target is tried only after the others.
+    /// How long an unreachable target is tried last.
     static let avoidance = Duration.seconds(10)
 
-    /// Until when each target is tried only after the others; nil if it was reached, or never tried.
+    /// Until when each target is tried last, by index; nil if the target was reached or never tried.
     private let avoidedUntil: Monitor<[Deadline?]>
     private let avoidance: Duration
     private let count: Int
@@ -24,8 +24,8 @@ final class TargetOrder: Sendable {
 
     /// The indices of all targets, in the order in which one attempt tries them.
     ///
-    /// An unreachable target whose time is over returns to its place for this attempt only, so that it delays one
-    /// attempt instead of all.
+    /// An unreachable target whose time has expired returns to its place for this attempt only, so that the target
+    /// delays one attempt instead of all.
     func indices() -> [Int] {
         guard count > 1 else { return [0] }
         return avoidedUntil.update { avoided in

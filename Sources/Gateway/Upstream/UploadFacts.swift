@@ -1,30 +1,24 @@
-// The facts about an upload other than its content, for a directory or bucket that stores them.
+// The facts about an upload for a directory or bucket that stores them.
 //
-// They are the client's data, regardless of the fields forwarded to upstreams.
+// The facts are the client's data, regardless of the fields forwarded to upstreams.
 
 package import HTTPTypes
 import SpoolgateUploadProtocol
 
 /// The facts that are stored with an upload.
 ///
-/// A class, because most requests have none, and requests are passed by value.
+/// A class, because most requests have no facts, and requests are passed by value.
 package final class UploadFacts: Sendable {
     package let name: ClientFileName
     /// The client's identity, from the web server or the authorizer; nil if unknown.
     package let owner: String?
-    /// The value of `Content-Encoding`; nil if it is missing or `identity`.
+    /// The value of `Content-Encoding`; nil if the field is missing, empty or `identity`.
     package let coding: String?
     package let metadata: [(key: String, value: String)]
-    /// The digests of the content: the algorithm's name, and the digest in hexadecimal.
+    /// The digests of the content in hexadecimal, each with the algorithm's name as `key`.
     package let digests: [(key: String, value: String)]
 
-    /// Collects the facts from the head of a creation.
-    ///
-    /// - Parameters:
-    ///   - target: the request target of the creation.
-    ///   - fields: the fields of the creation.
-    ///   - owner: the client's identity; nil if unknown.
-    ///   - digests: the computed digests, in hexadecimal.
+    /// Collects the facts from the head of a creation, with the computed `digests` in hexadecimal.
     package init(
         target: String,
         fields: HTTPFields,

@@ -14,9 +14,10 @@ package enum UpstreamContent {
     case bytes([UInt8])
     /// A buffer that does not change during the attempt.
     case held(ContentBuffer)
-    /// The first `length` bytes of a file; `read` fills a buffer from a position on, and returns the number of bytes.
+    /// `length` bytes that can be read again. `read` fills a buffer from a position on, and returns the number of
+    /// bytes.
     ///
-    /// `descriptor` is nil if the content is not in a file.
+    /// `descriptor` is that of a file that begins with these bytes; nil if unavailable.
     case file(
         descriptor: Int32?,
         length: Int64,
@@ -64,14 +65,14 @@ package struct UpstreamRequest {
     /// Message framing is added when the request is sent.
     package var fields: HTTPFields
     package var content: UpstreamContent
-    /// The path and optional query of a second resource at the public origin that the request names; nil if there is
-    /// none.
+    /// The path and optional query of a second resource at the public origin that the request names; nil if the request
+    /// names no second resource.
     ///
-    /// The upstream receives it in `Destination`, with its own scheme and base path.
+    /// The upstream receives this path in `Destination`, with the upstream's own scheme and base path.
     package var destination: String?
     /// The upload's ID, used in the names of files and objects.
     ///
-    /// If it is nil, the request is not an upload, and directories and buckets refuse it.
+    /// If the ID is nil, the request is not an upload, and directories and buckets refuse it.
     package var upload: UploadID?
     /// Whether a directory must make the upload durable before it responds.
     package var survivesPowerCut: Bool
@@ -79,7 +80,7 @@ package struct UpstreamRequest {
     package var interceptsRedirects = false
     /// Whether an earlier attempt may have stored the upload, possibly under an earlier build's name.
     package var isRepeated = false
-    /// The facts for a directory or bucket to store; if nil, those in the request itself.
+    /// The facts for a directory or bucket to store; nil means those in the request itself.
     package var facts: UploadFacts?
 
     /// Whether the request may be sent again after an attempt of unknown outcome.
@@ -112,7 +113,7 @@ package struct UpstreamRequest {
 package protocol ResponseSink: AnyObject {
     /// Called repeatedly during the attempt: over HTTP, at least once a second after the connection is open.
     ///
-    /// May block; the time does not count towards the upstream's timeouts.
+    /// May block. The time of the call does not count towards the upstream's timeouts.
     func onProgress()
     /// Receives an interim response other than 100, 101 and 104.
     func receive(interim head: ResponseHead) throws
@@ -143,10 +144,8 @@ package final class Upstream: Sendable {
 
     /// Creates an upstream; no connection is opened yet.
     ///
-    /// - Parameters:
-    ///   - settings: the settings, with at least one target; a directory or a bucket must be the only one.
-    ///   - skipped: called each time an attempt reached a target only after others failed; its argument gives the
-    ///     reasons in one sentence.
+    /// `skipped` is called with the reasons in one sentence each time an attempt reached a target only after others
+    /// failed.
     package init(
         _ settings: UpstreamSettings,
         skipped: @escaping @Sendable (String) -> Void = { _ in }

@@ -29,7 +29,9 @@ package struct BucketAddress: Sendable, Equatable {
     /// `http://host[:port]` or `https://host[:port]`, the store's address.
     package var endpoint: String
     package var name: String
-    /// The start of every key, up to a slash; empty, or without a slash at either end.
+    /// The start of every key, before a slash.
+    ///
+    /// May be empty; must not begin or end with a slash.
     package var prefix = ""
 }
 
@@ -71,9 +73,9 @@ package enum BucketCredentials: Sendable, Equatable {
 
 /// How requests name their bucket (Amazon S3, virtual hosting of general purpose buckets).
 package enum BucketStyle: String, Sendable, CaseIterable {
-    /// As the first segment of the path.
+    /// The bucket's name is the first segment of the path.
     case path
-    /// As the first label of the host's name.
+    /// The bucket's name is the first label of the host name.
     case virtualHost = "virtual-host"
 }
 
@@ -98,9 +100,9 @@ package struct UpstreamSettings: Sendable, Equatable {
     package var responseTimeout: Duration
     /// Whether the setting `timeout` gives all three timeouts, as for a webhook.
     package var hasOneTimeout = false
-    /// The PEM file of the trusted authorities for https; nil: those of the system.
+    /// The PEM file of the trusted authorities for https; nil means those of the system.
     package var certificateAuthority: String?
-    /// The PEM file of the client certificate, if the gateway presents one.
+    /// The PEM file of the client certificate; nil if the gateway presents none.
     package var clientCertificate: String?
     /// The PEM file of the client certificate's key; nil if `clientCertificate` contains it.
     package var clientKey: String?

@@ -9,8 +9,6 @@ import SpoolgateUploadProtocol
 extension UpstreamTarget {
     /// Parses the text of the setting: `http://host[:port][/path]`, `https://…`, `unix:/path`, `directory:/path` or
     /// `s3:https://host[:port]/bucket[/prefix]`.
-    ///
-    /// - Throws: `UpstreamTargetError`, a sentence that describes the error.
     package init(_ text: String) throws(UpstreamTargetError) {
         guard !text.hasControlCharacters else {
             throw .init(reason: "an upstream target must not have control characters")
@@ -163,7 +161,7 @@ extension BucketAddress {
         }
         endpoint = scheme + segments[0]
         name = String(segments[1])
-        // Stores other than Amazon's allow more names, so all of these are accepted.
+        // Stores other than Amazon's allow more names, so all these names are accepted.
         guard (3...255).contains(name.utf8.count),
             name.utf8.allSatisfy({ $0.isUnreserved && $0 != UInt8(ascii: "~") }),
             name.utf8.first?.isAlphanumeric ?? false
@@ -193,8 +191,10 @@ extension BucketAddress {
         }
     }
 
-    /// In bytes; a key has at most 1024, and a slash, the upload's ID, a hyphen and a name of up to 100 bytes follow
-    /// the prefix.
+    /// The maximum size of a prefix in bytes.
+    ///
+    /// A key has at most 1024 bytes, and a slash, the upload's ID, a hyphen and a name of up to 100 bytes follow the
+    /// prefix.
     private static let mostOfPrefix = 1024 - 26 - 100 - 2
 
     package var text: String {
@@ -210,7 +210,9 @@ struct UpstreamLocation {
     let url: String
     /// The host and optional port, sent as `Host` if the request has no such field.
     let authority: String
-    /// The path before every request target; empty, or without a slash at its end.
+    /// The path before every request target.
+    ///
+    /// Empty, or does not end in a slash.
     let basePath: String
     /// The path of the unix socket; nil for TCP.
     let socket: String?
@@ -237,7 +239,7 @@ struct UpstreamLocation {
             ? authority.prefix { $0 != "]" }.dropFirst() : authority.prefix { $0 != ":" }
     }
 
-    /// The request target to send for the client's `target`; nil if that is invalid.
+    /// The request target to send for the client's `target`; nil if `target` is invalid.
     func requestTarget(_ target: String) -> String? {
         guard !target.isEmpty, target.utf8.allSatisfy({ $0 > 0x20 && $0 != 0x7f }) else {
             return nil

@@ -1,4 +1,4 @@
-// One client request and its result, as values.
+// Client requests, and their errors and interim responses.
 
 package import HTTPTypes
 package import SpoolgateUploadProtocol
@@ -16,43 +16,40 @@ package struct ClientRequest {
     package var method: HTTPRequest.Method
     /// The complete `http://` or `https://` URL; sent unchanged.
     package var url: String
-    /// The fields, to which framing and `Host` are added.
+    /// The request's fields, to which the transfer adds framing and `Host`.
     ///
     /// `Expect: 100-continue` takes effect over HTTP/1.1.
     package var fields: HTTPFields
     package var version: Version
     package var content: ClientContent?
-    /// The maximum time to connect, and afterwards without a byte in either direction.
+    /// The maximum time to connect, and then the maximum time without a byte in either direction.
     ///
-    /// Waiting for the request's own content does not count.
+    /// Time spent waiting for `content` does not count.
     package var timeout = Duration.seconds(30)
-    /// The maximum time without a byte after all content; if nil, `timeout` applies.
+    /// The maximum time without a byte after all content has been sent.
+    ///
+    /// If nil, `timeout` applies.
     package var answerTimeout: Duration?
-    /// The maximum number of bytes per second; 0: unlimited.
+    /// The maximum number of bytes per second, or 0 for no limit.
     package var rateLimit: Int64 = 0
     /// A file in the format of netrc(5) with the host's user and password, or nil to use none.
     package var netrc: String?
-    /// Whether to use proxies from the environment.
+    // `usesProxies` to `socket` are as in `CurlEndpoint`.
     package var usesProxies = false
-    /// A PEM file; if nil, the system's authorities are trusted.
     package var certificateAuthority: String?
-    /// The PEM file of the client certificate, or nil to send none.
     package var clientCertificate: String?
-    /// The PEM file of the client certificate's key, or nil if `clientCertificate` contains the key.
     package var clientKey: String?
-    /// Whether TLS 1.3 is required.
     package var wantsNewestTLS = false
-    /// The path of a Unix socket to use instead of the URL's host, or nil to use TCP.
     package var socket: String?
     /// Called for each piece of the final response's content; returns false to end the transfer.
     ///
-    /// If nil, `ClientTransfer.content` keeps the start.
+    /// If nil, `ClientTransfer.content` keeps the start of the content.
     package var sink: ((ResponseHead, UnsafeRawBufferPointer) -> Bool)?
     /// Called for each interim response on arrival; returns false to end the transfer.
     ///
-    /// If nil, `ClientTransfer.interim` keeps them.
+    /// If nil, `ClientTransfer.interim` keeps the interim responses.
     package var heard: ((ClientInterim) -> Bool)?
-    /// Whether to end after connecting, including TLS, and send nothing.
+    /// Whether to end the transfer after the connection and TLS are established, without sending a request.
     package var onlyConnects = false
 
     /// Creates a request.
@@ -75,20 +72,22 @@ package struct ClientRequest {
 package struct ClientContent {
     /// The result of one call for content.
     package enum Step {
-        /// The callback wrote this many bytes; 0 if the content has ended.
+        /// The callback wrote this many bytes. 0 means that the content has ended.
         case bytes(Int)
-        /// The callback is called again soon.
+        /// The callback has no bytes yet and must be called again soon.
         case later
-        /// The callback aborts the connection; over TCP, with a reset.
+        /// The callback asks for the connection to be aborted. A TCP connection is reset.
         case reset
     }
 
     let length: Int64?
     let next: (UnsafeMutableRawBufferPointer, ClientTransfer) -> Step
 
-    /// Creates content of `length` bytes; if nil, the length is not announced to the server.
+    /// Creates content of `length` bytes.
     ///
-    /// `next` fills the buffer with the next piece; it may send other requests.
+    /// If `length` is nil, the server is not told the length.
+    ///
+    /// `next` fills the buffer with the next piece, and may send other requests.
     package init(
         length: Int64?,
         next: @escaping (UnsafeMutableRawBufferPointer, ClientTransfer) -> Step
@@ -120,11 +119,11 @@ package struct ClientFault: Error, Sendable, Equatable {
     /// The reason, in the words of libcurl or the system.
     package var reason: String
 
-    /// Whether a failed TLS handshake may succeed when retried, because the connection may be at fault, not a
+    /// Whether a failed TLS handshake may succeed when retried, because the cause may be the connection and not a
     /// certificate.
     package var mayPass: Bool
 
-    /// The cause of a TLS failure; nil if TLS did not fail.
+    /// The cause of a TLS failure, or nil if TLS did not fail.
     package var tls: TLSTrouble?
 
     /// Whether the time to connect ran out.
@@ -141,9 +140,9 @@ package struct ClientFault: Error, Sendable, Equatable {
 /// An interim response and the time of its arrival.
 package struct ClientInterim: Sendable, Equatable {
     package var head: ResponseHead
-    /// The time since the start of the request.
+    /// The time from the start of the request to the arrival.
     package var after: Duration
-    /// The number of content bytes handed to libcurl by then.
+    /// The number of content bytes handed to libcurl before the arrival.
     package var sent: Int64
 
     /// Creates an interim response from its parts.

@@ -1,4 +1,4 @@
-// One client request over HTTP/1.1 or HTTP/2, with all interim responses.
+// Client requests over HTTP/1.1 or HTTP/2.
 //
 // Nothing is retried, redirected or assessed, unlike in HTTPAttempt.swift. Invariant: no Swift error leaves a callback,
 // and a transfer's own connection is closed when `run` returns.
@@ -9,17 +9,19 @@ import SpoolgatePosix
 import SpoolgateTextFormats
 package import SpoolgateUploadProtocol
 
-/// A running request, and later its result; used once, by one thread.
+/// A running request, and later its result.
+///
+/// Use it once, on one thread.
 package final class ClientTransfer: CurlTransfer {
     /// The interim responses, including 100 (Continue).
     package private(set) var interim: [ClientInterim] = []
     package private(set) var head: ResponseHead?
-    /// The start of the final response's content.
+    /// The start of the final response's content, at most `contentLimit` bytes.
     package private(set) var content: [UInt8] = []
     package private(set) var isHTTP2 = false
     /// The number of content bytes handed to libcurl.
     package private(set) var sent: Int64 = 0
-    /// Content bytes that the peer's system has not yet acknowledged.
+    /// The number of sent bytes that the peer's system has not yet acknowledged.
     package var unsent: Int64 { Int64(max(0, context?.unsent ?? 0)) }
     /// Whether the request may have been sent, so that the server may have processed it.
     package private(set) var wasBegun = false
@@ -31,9 +33,8 @@ package final class ClientTransfer: CurlTransfer {
     package private(set) var roundTrip = Duration.zero
     package var elapsed: Duration { (end ?? .now) - start }
 
-    /// The maximum number of bytes in `content`.
     private static let contentLimit = 64 * 1024
-    /// The interval between calls of paused content.
+    /// The interval at which paused content is called again.
     private static let pauseMilliseconds: Int32 = 5
 
     private let request: ClientRequest
@@ -47,15 +48,14 @@ package final class ClientTransfer: CurlTransfer {
     /// Whether anything was received since the content last paused.
     private var hasHeard = true
     private var wasGivenWhole = false
-    /// The reason why this side ended the transfer.
     private var ending: ClientFault?
     private var moved: Int64 = 0
     private var deadline = Deadline.after(.zero)
 
-    /// Creates a transfer over `connection`, or over one of its own if that is nil.
+    /// Creates a transfer over `connection`, or over a connection of its own if `connection` is nil.
     ///
-    /// No other transfer may use `connection`, which remains open afterwards. `isStopped` is called several times a
-    /// second and returns true to end the transfer.
+    /// No other transfer may use `connection` meanwhile. The connection remains open afterwards. `isStopped` is called
+    /// several times a second and must return true to end the transfer.
     package init(
         _ request: ClientRequest,
         over connection: CurlConnection? = nil,
@@ -78,7 +78,7 @@ package final class ClientTransfer: CurlTransfer {
             return
         }
         connection.reset()
-        // Detects a peer that is gone during a long wait for a response.
+        // Detects that the peer has disappeared during a long wait for a response.
         connection.context.acknowledgementLimit = request.timeout
         defer { connection.context.resets = false }
         do throws(CurlOptionError) {
@@ -117,7 +117,7 @@ package final class ClientTransfer: CurlTransfer {
         endpoint.wantsNewestTLS = request.wantsNewestTLS
         endpoint.usesProxies = request.usesProxies
         try options.setEndpoint(endpoint)
-        // The content is not sent before the 100, unless none arrives within the timeout.
+        // The content is not sent before the 100, unless no 100 arrives within the timeout.
         try options.setContinueTimeout(request.timeout)
         if request.onlyConnects { try options.setConnectingOnly() }
         if request.rateLimit > 0 { try options.setRateLimit(request.rateLimit) }
@@ -142,10 +142,10 @@ package final class ClientTransfer: CurlTransfer {
 
     // MARK: Callbacks of libcurl
 
-    /// Only for the first request; the owner decides about a retry.
+    /// Returns true only until the request is sent, because the owner decides about a retry.
     package func mayConnect() -> Bool { !wasBegun }
 
-    /// Notes that sending starts; see `CurlTransfer`.
+    /// Notes that sending starts.
     package func mayBeginRequest() -> Bool {
         guard !wasBegun else { return false }
         wasBegun = true
@@ -169,7 +169,7 @@ package final class ClientTransfer: CurlTransfer {
         }
         if isPaused {
             isPaused = false
-            // Otherwise libcurl would continue to ask for content that it cannot send.
+            // Otherwise, libcurl would continue to ask for content that cannot be sent.
             if head == nil, context?.isHungUp ?? false {
                 return giveUp(.noAnswer, "the connection was closed")
             }
@@ -181,9 +181,9 @@ package final class ClientTransfer: CurlTransfer {
         return giveUp(.silence, "no data was sent or received for \(limit)")
     }
 
-    /// Waits briefly while the content has no bytes; otherwise libcurl would spin.
+    /// Waits briefly while the content has no bytes, because libcurl would spin otherwise.
     ///
-    /// Received bytes end the wait, unless the last ones could not be read.
+    /// Received bytes end the wait, unless libcurl has not read the bytes that ended the previous wait.
     private func pause() {
         guard hasHeard, let context else {
             hasHeard = true
@@ -193,7 +193,7 @@ package final class ClientTransfer: CurlTransfer {
         hasHeard = !context.isReadable(within: Self.pauseMilliseconds)
     }
 
-    /// Records why this side ends the transfer; returns false to make libcurl abort it.
+    /// Records why this side ends the transfer; returns false, which aborts the transfer.
     private func giveUp(
         _ kind: ClientFault.Kind = .stopped,
         _ reason: String = "ended by this side"
@@ -208,7 +208,7 @@ package final class ClientTransfer: CurlTransfer {
         deadline = .after(limit ?? request.timeout)
     }
 
-    /// Calls the request's content; see `CurlTransfer`.
+    /// Calls the request's content.
     package func giveContent(_ buffer: UnsafeMutableRawBufferPointer) -> ContentStep {
         guard let content = request.content else { return .bytes(0) }
         // The content's own time does not count against the server.
@@ -228,7 +228,7 @@ package final class ClientTransfer: CurlTransfer {
         }
     }
 
-    /// Parses heads and ignores trailers; see `CurlTransfer`.
+    /// Parses heads and ignores trailers.
     package func takeHeadLine(_ line: UnsafeRawBufferPointer) -> Bool {
         guard head == nil else { return true }
         hasHeard = true
@@ -279,7 +279,7 @@ package final class ClientTransfer: CurlTransfer {
         if let ending { return ending }
         switch end {
         case .noAddress: return ClientFault(.noAddress, text)
-        // libcurl would retry over a new connection, and reports that this was refused.
+        // After a lost connection, libcurl tries to open a new one, and reports that `mayConnect` refused.
         case .noConnection where wasBegun:
             return ClientFault(.noAnswer, "the connection was closed before a response")
         case .noConnection, .timedOut: return ClientFault(.noConnection, text)

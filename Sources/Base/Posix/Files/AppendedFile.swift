@@ -1,7 +1,7 @@
 // Files to which several processes append lines: event files and the queue of a webhook.
 //
-// They bypass `Disk` because nothing is made durable. Invariant: one call writes a whole line; otherwise the file ends
-// in a broken line, which the next line leaves unchanged.
+// The lines bypass `Disk` because they are not made durable. Invariant: one call writes a whole line. If the call
+// fails, the file may end in a broken line, which the next line leaves unchanged.
 
 import CSpoolgateLinux
 import Glibc
@@ -15,15 +15,15 @@ package final class AppendedFile: Sendable {
 
     /// Opens a file, creating it if it is missing.
     ///
-    /// Never blocks, for any kind of file.
+    /// Never blocks, whatever kind of file `name` refers to.
     ///
     /// - Parameters:
     ///   - name: the path of the file, or its name in `directory`.
-    ///   - directory: the file's directory, or nil if `name` is a path. If it is given, a symbolic link as `name` is
-    ///     refused (ELOOP), because the directory's owner could make it refer to a file of root.
+    ///   - directory: the file's directory, or nil if `name` is a path. In a directory, a symbolic link is refused
+    ///     (ELOOP), because the directory's owner could make the link refer to a file of root.
     ///   - mode: the permissions of a created file.
     ///   - owner: the user ID of a created file's owner, or nil for this process's user; only root can set it.
-    /// - Throws: if the file cannot be opened or created.
+    /// - Throws: `SystemError` if the file cannot be opened or created.
     package init(
         path name: String,
         in directory: Directory? = nil,
@@ -33,7 +33,7 @@ package final class AppendedFile: Sendable {
         path = directory?.path(of: name) ?? name
         let parent = directory?.descriptor.number ?? AT_FDCWD
         let linkFlag = directory == nil ? 0 : O_NOFOLLOW
-        // Readable, because a broken last line has to be examined.
+        // The file is readable because `UploadJournal` also reads the lines.
         let flags = linkFlag | O_RDWR | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY
         var number = openat(parent, name, flags)
         if number < 0, errno == ENOENT {
@@ -60,12 +60,9 @@ package final class AppendedFile: Sendable {
         throw error
     }
 
-    /// Creates a directory for appended files, mode 0700, unless it exists.
+    /// Creates a directory for appended files, mode 0700, unless the directory exists.
     ///
-    /// - Parameters:
-    ///   - path: the directory.
-    ///   - owner: the user ID of a created directory's owner, or nil for this process's user; only root can set it.
-    /// - Throws: if the directory cannot be created.
+    /// `owner` is the user ID of a created directory's owner, or nil for this process's user. Only root can set it.
     package static func makeDirectory(path: String, owner: UInt32? = nil) throws(SystemError) {
         if mkdir(path, 0o700) == 0 {
             if let owner, geteuid() == 0 { _ = lchown(path, owner, gid_t.max) }
@@ -74,7 +71,9 @@ package final class AppendedFile: Sendable {
         }
     }
 
-    /// Whether the path still refers to this file; false after the file was renamed or removed.
+    /// Whether the path still refers to this file.
+    ///
+    /// False after the file has been renamed or removed.
     package var isInPlace: Bool {
         guard let identity = FileIdentity(of: descriptor.number) else { return false }
         return FileIdentity(of: path) == identity

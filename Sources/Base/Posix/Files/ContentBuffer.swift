@@ -1,24 +1,24 @@
 // The buffer for content between a connection and the disk.
 //
-// Invariant: the filled part is always the first `count` bytes, and pages that were never touched use no memory.
+// Invariant: the first `count` bytes are the filled part, and pages that were never touched use no memory.
 
 import Glibc
 
 /// A fixed region of memory that is filled from the start.
 ///
-/// Used by one thread at a time.
+/// Only one thread at a time may use the buffer.
 package final class ContentBuffer {
     package let capacity: Int
     package private(set) var count: Int = 0
 
-    /// The bytes from the start whose pages may use memory.
+    /// The number of bytes, counted from the start, whose pages may use memory.
     package private(set) var touched = 0
 
     private let region: UnsafeMutableRawBufferPointer
 
     package var free: Int { capacity - count }
 
-    /// Allocates a buffer of `capacity` bytes, at least 1.
+    /// Allocates a buffer of `capacity` bytes, which must be at least 1.
     ///
     /// - Throws: `SystemError` if there is no memory left.
     package init(capacity: Int) throws(SystemError) {
@@ -55,7 +55,9 @@ package final class ContentBuffer {
         return part.count
     }
 
-    /// Calls `body` with the free part of the buffer, into which it writes; `body` returns the number of bytes written.
+    /// Calls `body` with the free part of the buffer.
+    ///
+    /// `body` writes bytes there and returns their number.
     ///
     /// If `body` throws, no bytes are added.
     package func fill<E: Error>(
@@ -83,7 +85,7 @@ package final class ContentBuffer {
         let kept = min(capacity, (count + page - 1) / page * page)
         touched = count
         guard kept < capacity else { return }
-        // Only advice: if it fails, memory remains in use.
+        // Only advice: if madvise fails, the memory remains in use.
         _ = madvise(region.baseAddress?.advanced(by: kept), capacity - kept, MADV_DONTNEED)
     }
 }

@@ -16,7 +16,7 @@ package struct Descriptor: ~Copyable, Sendable {
         self.number = number
     }
 
-    /// Closes the descriptor and throws any error that the kernel reports only now (close(2)).
+    /// Closes the descriptor and throws any error that the kernel reports only on close(2).
     ///
     /// The descriptor is closed even if an error is thrown.
     package consuming func close() throws(SystemError) {

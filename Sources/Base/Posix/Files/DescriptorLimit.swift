@@ -1,12 +1,12 @@
-// The limit and the number of open descriptors.
+// The limit on open descriptors, and their number.
 
 import Glibc
 
-/// The process's limit of descriptors (RLIMIT_NOFILE).
+/// The process's limit on open descriptors (RLIMIT_NOFILE).
 package enum DescriptorLimit {
     /// Raises the soft limit on open descriptors to the hard limit.
     ///
-    /// - Returns: the new soft limit; 1,024, which every system allows, if it cannot be read.
+    /// - Returns: the new soft limit. If the limit cannot be read, 1,024, which every system allows.
     package static func raise() -> Int {
         let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
         var limit = rlimit()
@@ -19,7 +19,7 @@ package enum DescriptorLimit {
         return Int(clamping: limit.rlim_cur)
     }
 
-    /// The number of this process's open descriptors; 0 if it cannot be determined.
+    /// The number of this process's open descriptors, or 0 if unknown.
     package static var open: Int {
         guard let directory = opendir("/proc/self/fd") else { return 0 }
         defer { closedir(directory) }

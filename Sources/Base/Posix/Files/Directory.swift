@@ -1,6 +1,6 @@
 // An open directory; `Disk` makes changes.
 //
-// Invariant: names are relative to the directory that was opened, even after it was moved or replaced.
+// Invariant: names are relative to the directory that was opened, even after the directory was moved or replaced.
 
 import Glibc
 
@@ -36,7 +36,7 @@ package final class Directory: Sendable {
     /// Returns the path of a name in the directory, for messages.
     package func path(of name: String) -> String { "\(path)/\(name)" }
 
-    /// Opens an existing regular file for reading and, if `forWriting`, for writing; returns nil if it is missing.
+    /// Opens an existing regular file for reading and, if `forWriting`, writing; returns nil if the file is missing.
     ///
     /// Never follows a symbolic link, and never blocks, whatever kind of file the name refers to.
     ///
@@ -48,7 +48,7 @@ package final class Directory: Sendable {
         try open(name, forWriting ? O_RDWR : O_RDONLY)
     }
 
-    /// Opens an existing regular file like `open`, but only for appending (O_APPEND); returns nil if it is missing.
+    /// Opens an existing regular file like `open`, but only for appending (O_APPEND).
     package func openForAppending(_ name: String) throws(SystemError) -> Descriptor? {
         try open(name, O_WRONLY | O_APPEND)
     }
@@ -57,7 +57,7 @@ package final class Directory: Sendable {
         let flags = mode | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY
         let number = openat(descriptor.number, name, flags)
         guard number >= 0 else {
-            // A link, a directory, a socket, or a device without a driver.
+            // The name refers to a link, a directory, a socket, or a device without a driver.
             if [ELOOP, EISDIR, ENXIO, ENODEV].contains(errno) { throw notRegular(name) }
             if errno == ENOENT { return nil }
             throw SystemError("openat", on: path(of: name))
@@ -67,7 +67,7 @@ package final class Directory: Sendable {
         return opened
     }
 
-    /// Returns the status of a file, or nil if it is missing.
+    /// Returns the status of a file, or nil if the file is missing.
     package func status(of name: String) throws(SystemError) -> FileStatus? {
         var raw = stat()
         if fstatat(descriptor.number, name, &raw, AT_SYMLINK_NOFOLLOW) == 0 {
@@ -112,6 +112,6 @@ package final class Directory: Sendable {
 /// The free space of a file system, for an unprivileged user.
 package struct FileSystemSpace: Sendable, Equatable {
     package var freeBytes: Int64
-    /// The number of files that can still be created; nil if the file system has no such limit.
+    /// The number of files that can still be created, or nil if the file system has no such limit.
     package var freeFiles: Int64?
 }

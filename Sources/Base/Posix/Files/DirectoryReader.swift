@@ -1,8 +1,10 @@
-// Reads a directory name by name, so that a large one needs no memory.
+// Reads a large directory without much memory.
 
 import Glibc
 
-/// Reads the names in one directory; used by one thread.
+/// Reads the names in one directory.
+///
+/// Only one thread may use the reader.
 ///
 /// A name added or removed during the reading may or may not appear (POSIX, readdir).
 package final class DirectoryReader {
@@ -11,7 +13,7 @@ package final class DirectoryReader {
 
     init(_ directory: borrowing Directory) throws(SystemError) {
         path = directory.path
-        // Opened again, because threads share the read position of the open directory.
+        // The directory is opened again, because threads share the read position of the first open.
         let flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW
         let number = openat(directory.descriptor.number, ".", flags)
         try SystemError.check(number, "openat", on: path)
@@ -27,7 +29,7 @@ package final class DirectoryReader {
 
     /// Returns the next name, skipping `.` and `..`, or nil after the last name.
     ///
-    /// - Throws: if the directory cannot be read.
+    /// - Throws: `SystemError` if the directory cannot be read.
     package func next() throws(SystemError) -> String? {
         while true {
             errno = 0

@@ -1,6 +1,6 @@
-// The seam for tests: every call with which the spool changes the disk goes through a `Disk`.
+// The calls with which the spool changes the disk.
 //
-// Hooks let a test make call n fail, write less, or be the last one, and record all changes. Invariant: without hooks,
+// A test's hooks can make call n fail, write less, or be the last, and record all changes. Invariant: without hooks,
 // only the system calls run.
 
 import CSpoolgateLinux
@@ -33,17 +33,19 @@ package struct Disk: Sendable {
 
     /// A hook of tests that runs before each call, with its operation and subject.
     ///
-    /// - Returns: the maximum number of bytes that a writing call may write; ignored for other calls.
-    /// - Throws: the error to report; the call is then not made.
+    /// - Returns: the maximum number of bytes that a writing call may write. Ignored for other calls.
+    /// - Throws: the error to report instead of making the call.
     package typealias Check = @Sendable (Call, _ subject: String) throws(SystemError) -> Int
 
-    /// The change made by a call; files are given by descriptors, names by paths.
+    /// The change made by a call.
+    ///
+    /// Descriptors identify files, and paths identify names.
     package enum Effect: Sendable {
-        /// `path` is nil if the file has no name.
+        /// A file was created. `path` is nil if the file has no name.
         case created(Int32, path: String?)
-        /// The file was created or already existed.
+        /// An empty file was created, or the file already existed.
         case createdEmpty(path: String)
-        /// The directory was created or already existed.
+        /// A directory was created or already existed.
         case madeDirectory(path: String)
         case wrote(Int32, at: Int64, count: Int)
         case truncated(Int32, size: Int64)
@@ -59,7 +61,7 @@ package struct Disk: Sendable {
 
     private let check: Check?
     private let witness: Witness?
-    /// The durations of this process's calls that make content or directory entries durable.
+    /// The durations of all calls that make content or directory entries durable.
     package static let syncTimes = Histogram(Histogram.short)
 
     /// Creates a disk; only tests set hooks.
@@ -70,7 +72,7 @@ package struct Disk: Sendable {
 
     /// Creates a file, mode 0600, open for reading and writing; throws EEXIST if the name exists.
     ///
-    /// The file belongs to the user ID `owner` if this process is root.
+    /// If this process is root, the file will belong to the user ID `owner`.
     package func create(
         _ name: String,
         in directory: Directory,
@@ -95,12 +97,14 @@ package struct Disk: Sendable {
             witness?(.created(number, path: nil))
             return Descriptor(owning: number)
         }
-        // From kernels and file systems without O_TMPFILE (open(2)).
+        // Kernels and file systems without O_TMPFILE report these errors (open(2)).
         if [EOPNOTSUPP, EISDIR, ENOENT].contains(errno) { return nil }
         throw SystemError(Call.create.rawValue, on: directory.path)
     }
 
-    /// Creates an empty file, mode 0600, without opening it, unless it exists.
+    /// Creates an empty file, mode 0600, unless the file exists.
+    ///
+    /// Does not open the file.
     package func createEmpty(_ name: String, in directory: Directory) throws(SystemError) {
         _ = try check?(.createEmpty, directory.path(of: name))
         guard mknodat(directory.descriptor.number, name, S_IFREG | 0o600, 0) == 0 || errno == EEXIST
@@ -108,7 +112,7 @@ package struct Disk: Sendable {
         witness?(.createdEmpty(path: directory.path(of: name)))
     }
 
-    /// Creates a directory, mode 0700, unless it exists.
+    /// Creates a directory, mode 0700, unless the directory exists.
     package func makeDirectory(_ name: String, in directory: Directory) throws(SystemError) {
         _ = try check?(.makeDirectory, directory.path(of: name))
         guard mkdirat(directory.descriptor.number, name, 0o700) == 0 || errno == EEXIST else {
@@ -117,7 +121,7 @@ package struct Disk: Sendable {
         witness?(.madeDirectory(path: directory.path(of: name)))
     }
 
-    /// Creates the directory at `path`, mode 0700, unless it exists.
+    /// Creates the directory at `path`, mode 0700, unless the directory exists.
     package func makeDirectory(path: String) throws(SystemError) {
         _ = try check?(.makeDirectory, path)
         guard mkdir(path, 0o700) == 0 || errno == EEXIST else {
@@ -126,9 +130,9 @@ package struct Disk: Sendable {
         witness?(.madeDirectory(path: path))
     }
 
-    /// Writes all of `bytes` at `position` and advances `position` by their number.
+    /// Writes all `bytes` at `position` and advances `position` by the number of bytes.
     ///
-    /// If an error is thrown, `position` is the end of the bytes that were written.
+    /// If an error is thrown, `position` is then the end of the bytes that were written.
     package func write(
         _ bytes: RawSpan,
         to file: borrowing Descriptor,
@@ -155,8 +159,8 @@ package struct Disk: Sendable {
 
     /// Copies the first `count` bytes of a file to `position` in another file and advances `position`.
     ///
-    /// The files share the storage if the file system supports that; memory use is constant. If an error is thrown,
-    /// `position` is the end of the bytes that were copied.
+    /// The files share storage if the file system supports sharing. Memory use is constant. If an error is thrown,
+    /// `position` is then the end of the bytes that were copied.
     package func copy(
         _ source: borrowing Descriptor,
         count: Int64,
@@ -174,7 +178,7 @@ package struct Disk: Sendable {
                 if errno == EINTR { continue }
                 throw SystemError(Call.copy.rawValue, on: subject())
             }
-            // The source is shorter than expected.
+            // The source is shorter than `count`.
             guard done > 0 else {
                 throw SystemError(call: Call.copy.rawValue, subject: subject(), errno: EIO)
             }
@@ -186,7 +190,7 @@ package struct Disk: Sendable {
 
     /// Starts writing a file's cached content to the disk, without waiting.
     ///
-    /// This makes nothing durable; the following `sync` reports disk errors.
+    /// Makes nothing durable. The following `sync` reports disk errors.
     package func beginWriteBack(
         _ file: borrowing Descriptor,
         from position: Int64,
@@ -260,7 +264,7 @@ package struct Disk: Sendable {
         witness?(.linked(file.number, path: directory.path(of: name)))
     }
 
-    /// Renames a file, replacing an existing one.
+    /// Renames a file, replacing any file with the new name.
     package func rename(
         _ name: String,
         in source: Directory,
@@ -274,7 +278,7 @@ package struct Disk: Sendable {
         witness?(.renamed(from: source.path(of: name), to: target.path(of: newName)))
     }
 
-    /// Removes the name `name` from a directory; does nothing if it is missing.
+    /// Removes `name` from a directory; does nothing if `name` is missing.
     ///
     /// - Returns: true if the name existed.
     @discardableResult

@@ -1,27 +1,26 @@
 // Puts files into a directory that other programs read: link or copy, rename, sync.
 //
-// Invariant: a name without a leading dot appears only by renaming a complete file, which is durable if the drop must
-// survive a power failure.
+// Invariant: a name without a leading dot appears only when a complete file is renamed. The file is then durable if
+// the drop must survive a power failure.
 
 import Glibc
 
-/// The error if the content for a file could not be read, so that the directory is not at fault.
+/// Reports that the content for a file could not be read, so that the directory is not at fault.
 package struct DropContentError: Error {
     package var underlying: any Error
 }
 
-/// An open directory in which one thread drops files; all paths are relative to it.
+/// An open directory in which one thread drops files.
+///
+/// All names are relative to the directory.
 package struct DropFiles: ~Copyable {
     private let directory: Directory
     private let number: Int32
     private let survivesPowerCut: Bool
 
-    /// Opens the directory.
+    /// Opens the directory `path`, which must exist.
     ///
-    /// - Parameters:
-    ///   - path: the directory, which must exist.
-    ///   - survivesPowerCut: whether the files must be durable; if false, nothing is synced.
-    /// - Throws: `SystemError` if the directory cannot be opened.
+    /// If `survivesPowerCut` is false, the files are not made durable and nothing is synced.
     package init(path: String, survivesPowerCut: Bool = true) throws(SystemError) {
         self.survivesPowerCut = survivesPowerCut
         directory = try Directory(path: path)
@@ -30,8 +29,8 @@ package struct DropFiles: ~Copyable {
 
     /// Hard-links the open file `descriptor` as `name`.
     ///
-    /// Returns true once the link exists. Returns false and creates no name if the file cannot be linked (it is on
-    /// another file system, belongs to another owner, or cannot have another name) or does not have `length` bytes.
+    /// Returns true when the link exists. Returns false and creates no name if the file does not have `length` bytes or
+    /// cannot be linked because it is on another file system, belongs to another owner, or cannot have another name.
     package func link(_ descriptor: Int32, length: Int64, as name: String) throws(SystemError)
         -> Bool
     {
@@ -62,12 +61,11 @@ package struct DropFiles: ~Copyable {
 
     /// Creates the file `name` from the bytes that repeated calls of `next` put into a buffer.
     ///
-    /// - Parameters:
-    ///   - name: the file's name.
-    ///   - length: the expected number of bytes, or nil if unknown.
-    ///   - next: fills the buffer from its start and returns the number of bytes, 0 at the end of the content.
+    /// `length` is the expected number of bytes, or nil if unknown. `next` must fill the buffer from its start and
+    /// return the number of bytes, or 0 at the end of the content.
+    ///
     /// - Returns: the number of bytes written.
-    /// - Throws: `SystemError`, or `DropContentError` with the error of `next`; no incomplete file remains.
+    /// - Throws: `SystemError`, or `DropContentError` with the error of `next`. No incomplete file then remains.
     package func write(
         as name: String,
         expecting length: Int64? = nil,
@@ -78,7 +76,9 @@ package struct DropFiles: ~Copyable {
         }
     }
 
-    /// Creates the file `name`; if it throws, no incomplete file remains.
+    /// Creates the file `name`.
+    ///
+    /// If an error is thrown, no incomplete file remains.
     package func write(_ bytes: [UInt8], as name: String) throws {
         try make(name) { file, temporary in
             try bytes.withUnsafeBytes { try write($0, to: file, temporary) }
@@ -99,7 +99,7 @@ package struct DropFiles: ~Copyable {
         let file = Descriptor(owning: try check(opened, "openat", temporary))
         do {
             let result = try write(file.number, temporary)
-            // The umask has restricted the mode given to openat.
+            // The umask has restricted the mode that was passed to openat.
             try check(fchmod(file.number, 0o640), "fchmod", temporary)
             if survivesPowerCut { try check(fsync(file.number), "fsync", temporary) }
             try check(renameat(number, temporary, number, name), "renameat", name)
@@ -110,7 +110,7 @@ package struct DropFiles: ~Copyable {
         }
     }
 
-    /// Removes the file `name`, if it exists.
+    /// Removes the file `name` if that name exists.
     package func remove(_ name: String) { _ = unlinkat(number, name, 0) }
 
     /// Whether the file `name` or its record `name.json` exists.
@@ -125,7 +125,7 @@ package struct DropFiles: ~Copyable {
         try SystemError.check(fsync(number), "fsync", on: directory.path)
     }
 
-    /// Removes the content file `name`, unless a file `record` exists, left by an earlier drop with the same name.
+    /// Removes the content file `name`, unless an earlier drop with the same name has left a file `record`.
     package func removeContent(_ name: String, unlessNamedBy record: String) {
         guard faccessat(number, record, F_OK, AT_SYMLINK_NOFOLLOW) != 0, errno == ENOENT
         else { return }
@@ -138,7 +138,7 @@ package struct DropFiles: ~Copyable {
         expecting expected: Int64,
         _ next: (UnsafeMutableRawBufferPointer) throws -> Int
     ) throws -> Int64 {
-        // malloc maps a large buffer anew each time, which costs more than the calls it saves.
+        // malloc maps a large buffer anew each time. For little content, the mapping costs more than the saved calls.
         let size = expected <= Self.smallContent ? 64 << 10 : 256 << 10
         let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: size, alignment: 4096)
         defer { buffer.deallocate() }
@@ -152,7 +152,7 @@ package struct DropFiles: ~Copyable {
         }
     }
 
-    /// The bytes up to which content needs only a few calls, regardless of the buffer.
+    /// The maximum number of bytes that need only a few calls, regardless of the buffer.
     private static let smallContent: Int64 = 1 << 20
 
     private func write(
@@ -171,10 +171,9 @@ package struct DropFiles: ~Copyable {
         }
     }
 
-    /// Hidden until the file is complete.
+    /// Returns the name of an incomplete file.
     private static func temporary(for name: String) -> String { ".\(name).part" }
 
-    /// Removes a temporary file that an earlier crash left.
     private func removeLeft(_ temporary: String) throws(SystemError) {
         guard unlinkat(number, temporary, 0) == 0 || errno == ENOENT else {
             throw SystemError("unlinkat", on: directory.path(of: temporary))
@@ -183,7 +182,7 @@ package struct DropFiles: ~Copyable {
 
     /// Syncs a file through its own descriptor.
     ///
-    /// The kernel reports a lost write once for each open, and the owner of the lent descriptor must still receive that
+    /// The kernel reports a lost write once for each open, and the owner of the lent descriptor must still receive the
     /// error.
     private func syncFile(_ name: String) throws(SystemError) {
         let opened = openat(number, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC)

@@ -7,12 +7,12 @@ package struct FileIdentity: Hashable, Sendable {
     private let device: UInt64
     private let node: UInt64
 
-    /// Reads the identity of the file at `path`; nil if it is inaccessible.
+    /// Reads the identity of the file at `path`; returns nil if the file is inaccessible.
     package init?(of path: String, followingLinks: Bool = true) {
         self.init { followingLinks ? stat(path, &$0) : lstat(path, &$0) }
     }
 
-    /// Reads the identity of an open file; nil if the descriptor is invalid.
+    /// Reads the identity of an open file; returns nil if the descriptor is invalid.
     package init?(of descriptor: Int32) { self.init { fstat(descriptor, &$0) } }
 
     private init?(_ look: (inout stat) -> Int32) {

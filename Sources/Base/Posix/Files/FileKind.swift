@@ -4,7 +4,7 @@ import Glibc
 
 /// The kind of a file; links are followed.
 package enum FileKind: Sendable, Equatable {
-    /// Missing or inaccessible.
+    /// The file is missing or inaccessible.
     case missing
     case regular
     case directory

@@ -1,7 +1,7 @@
 // Reads, measures and locks an open file; nothing here changes the disk.
 //
-// Locks are "open file description" locks (fcntl(2)). They exclude threads as well as processes, and the kernel drops
-// them with the last descriptor, even on kill -9.
+// Locks are "open file description" locks (fcntl(2)). Such a lock excludes threads as well as processes. The kernel
+// drops the lock with the last descriptor, even on kill -9.
 
 import CSpoolgateLinux
 import Glibc
@@ -10,19 +10,20 @@ import Glibc
 package struct FileStatus: Sendable, Equatable {
     /// The size in bytes.
     package var size: Int64
-    /// The disk usage in bytes.
+    /// The disk space that the file uses, in bytes.
     package var diskUsage: Int64
-    /// The time of the last change to its content.
+    /// The time of the last change to the file's content.
     package var modified: WallTime
-    /// The time of the last change to its content, permissions or names.
+    /// The time of the last change to the file's content, permissions or names.
     package var changed: WallTime
     /// The number of names (hard links); 0 if the file was removed.
     package var names: Int
-    /// The inode number: two names with the same number are one file.
+    /// The inode number.
+    ///
+    /// Two names with the same number refer to one file.
     package var file: UInt64
     package var isRegular: Bool
     package var isDirectory: Bool
-    /// The owner's user ID.
     package var owner: UInt32
     package var permissions: UInt32
 
@@ -52,7 +53,7 @@ extension Descriptor {
 
     /// Reads from `position` until `buffer` is full or the file ends.
     ///
-    /// - Returns: the number of bytes read; less than requested only at the end of the file.
+    /// - Returns: the number of bytes read, which is less than the size of `buffer` only at the end of the file.
     package borrowing func read(
         into buffer: UnsafeMutableRawBufferPointer,
         at position: Int64,
@@ -78,7 +79,7 @@ extension Descriptor {
         count: Int,
         subject: @autoclosure () -> String
     ) throws(SystemError) -> [UInt8] {
-        // Avoids writing to the shared empty array, which the thread sanitizer reports as a race.
+        // Avoids writing to the shared empty array, because the thread sanitizer would report a race.
         guard count > 0 else { return [] }
         var failure: SystemError?
         let bytes = [UInt8](unsafeUninitializedCapacity: count) { buffer, filled in
@@ -110,8 +111,8 @@ extension Descriptor {
 
     /// Takes the lock as soon as no other open file description holds it.
     package borrowing func lock(subject: @autoclosure () -> String) throws(SystemError) {
-        // Not F_OFD_SETLKW: if a process is killed in it, ceph-fuse may make the server forget a request that it has
-        // granted. The lock then has no owner until the file system is unmounted.
+        // Not F_OFD_SETLKW, because if a process is killed during that call, ceph-fuse may make the server forget a
+        // request that the server has granted. The lock then has no owner until the file system is unmounted.
         while try !tryLock(subject: subject()) { Thread.pause(.milliseconds(2)) }
     }
 
@@ -122,9 +123,9 @@ extension Descriptor {
         try SystemError.check(spoolgate_is_locked(number), "fcntl", on: subject()) == 1
     }
 
-    /// Sets or clears this open file description's mark on the file, which lasts until the file is closed.
+    /// Sets or clears this open file description's mark, which lasts until the description is closed.
     ///
-    /// Any number of them can have a mark, independently of the lock.
+    /// Any number of descriptions can have marks on a file, independently of the lock.
     package borrowing func setMark(
         _ isSet: Bool,
         subject: @autoclosure () -> String

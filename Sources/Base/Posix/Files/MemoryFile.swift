@@ -7,10 +7,10 @@ import Glibc
 package struct MemoryFile: ~Copyable, Sendable {
     private let descriptor: Descriptor
 
-    /// Creates an empty file; throws if there is no room (EMFILE, ENFILE, ENOMEM).
+    /// Creates an empty file; throws EMFILE, ENFILE or ENOMEM if descriptors or memory are exhausted.
     package init(named name: String) throws(SystemError) {
         let number = try SystemError.check(spoolgate_memory_file(name), "memfd_create", on: name)
-        // Writes append, regardless of the read position; in memory this cannot fail.
+        // Makes writes append, regardless of the read position. For a file in memory, this call cannot fail.
         _ = fcntl(number, F_SETFL, O_APPEND)
         descriptor = Descriptor(owning: number)
     }
@@ -21,9 +21,11 @@ package struct MemoryFile: ~Copyable, Sendable {
     /// Gives up ownership; the caller must close the number or pass it to `init(owning:)`.
     package consuming func release() -> Int32 { descriptor.release() }
 
-    /// Stores bytes in an empty file, to be read from the start.
+    /// Stores bytes, to be read from the start.
     ///
-    /// - Throws: `SystemError` if there is no memory left.
+    /// The file must be empty.
+    ///
+    /// - Throws: `SystemError` if memory is exhausted.
     package func hold(_ bytes: [UInt8]) throws(SystemError) {
         guard write(descriptor.number, bytes, bytes.count) == bytes.count,
             lseek(descriptor.number, 0, SEEK_SET) == 0

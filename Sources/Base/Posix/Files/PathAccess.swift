@@ -1,10 +1,8 @@
-// Finds the file or directory that prevents this process's access to a path.
-//
-// It resolves the path name by name and follows links, like the kernel; nothing is opened.
+// Finds the file or directory that prevents access to a path, without opening files.
 
 import Glibc
 
-/// Access rights to a file or directory.
+/// Access rights.
 package struct AccessRights: OptionSet, Sendable {
     package let rawValue: Int32
 
@@ -12,9 +10,9 @@ package struct AccessRights: OptionSet, Sendable {
     package init(rawValue: Int32) { self.rawValue = rawValue }
 
     package static let read = AccessRights(rawValue: R_OK)
-    /// Changing a file, or the names in a directory.
+    /// The right to change a file, or the names in a directory.
     package static let write = AccessRights(rawValue: W_OK)
-    /// Executing a file, or reaching the files in a directory.
+    /// The right to execute a file, or to reach the files in a directory.
     package static let search = AccessRights(rawValue: X_OK)
     package static let all: AccessRights = [.read, .write, .search]
 }
@@ -23,14 +21,14 @@ package struct AccessRights: OptionSet, Sendable {
 package struct PathFacts: Sendable, Equatable {
     /// The path, with symbolic links resolved.
     package var path: String
-    /// The user ID of its owner.
+    /// The owner's user ID.
     package var owner: UInt32
-    /// The group ID of its group.
+    /// The group's ID.
     package var group: UInt32
     package var permissions: UInt32
     package var isDirectory: Bool
 
-    /// For example, `owner root, group root, mode 0755`.
+    /// The owner, group and mode, such as `owner root, group root, mode 0755`.
     package var description: String {
         let mode = String(permissions, radix: 8)
         return "owner \(SystemUser.name(ofUser: owner)), group \(SystemUser.name(ofGroup: group)), "
@@ -40,11 +38,11 @@ package struct PathFacts: Sendable, Equatable {
 
 /// The reason why a path cannot be used.
 package enum PathObstacle: Error, Sendable, Equatable {
-    /// `isLast` is false for a directory above the requested path.
+    /// A name is missing. `isLast` is false for a directory above the requested path.
     case missing(path: String, isLast: Bool)
     /// A component is not a directory.
     case notDirectory(PathFacts)
-    /// These rights are missing; `isLast` is false for a directory above the requested path.
+    /// These rights are missing. `isLast` is false for a directory above the requested path.
     case denied(PathFacts, AccessRights, isLast: Bool)
     case readOnly(PathFacts)
     case failed(SystemError)
@@ -52,13 +50,13 @@ package enum PathObstacle: Error, Sendable, Equatable {
 
 /// Resolves paths like the kernel does for this process.
 package enum PathAccess {
-    /// The kernel's limit for one path.
+    /// The maximum number of symbolic links that the kernel follows in one path.
     private static let mostLinks = 40
 
     /// Checks that this process has `rights` to an absolute path.
     ///
-    /// - Returns: the properties of the file.
-    /// - Throws: `PathObstacle`, the first that is found from the root on.
+    /// - Returns: the properties of the file or directory.
+    /// - Throws: the first `PathObstacle` found on the way from the root.
     package static func require(
         _ rights: AccessRights,
         to path: String
@@ -97,12 +95,12 @@ package enum PathAccess {
         return rest.isEmpty ? "/" : String(rest)
     }
 
-    /// The last component is first.
+    /// Returns the components of a path, the last component first.
     private static func names(of path: String) -> [String] {
         path.split(separator: "/").reversed().map(String.init)
     }
 
-    /// Returns a symbolic link's target, or nil if `path` is not one.
+    /// Returns a symbolic link's target, or nil if `path` is not a symbolic link.
     private static func link(at path: String, isLast: Bool) throws(PathObstacle) -> String? {
         var raw = stat()
         guard lstat(path, &raw) == 0 else {

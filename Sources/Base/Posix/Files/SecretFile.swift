@@ -1,17 +1,13 @@
-// Reads a small secret file, which must be a regular file that other users can neither read nor change.
+// Reads secret files.
 
 import Glibc
 
-/// Small secret files.
+/// Small, regular files that other users can neither read nor change.
 package enum SecretFile {
-    /// Reads a whole file.
+    /// Reads a whole file of at most `limit` bytes; follows a symbolic link.
     ///
-    /// - Parameters:
-    ///   - path: the file; a symbolic link is followed.
-    ///   - limit: the maximum size in bytes; a longer file is an error (`EFBIG`).
-    /// - Returns: its bytes.
-    /// - Throws: `SystemError` if it cannot be read; EACCES on the call `stat` if its permissions let others read it or
-    ///   its group change it.
+    /// - Throws: `SystemError` if the file cannot be read; EFBIG if the file is longer; EACCES on the call `stat` if
+    ///   the file's permissions let others read, or the group change, the file.
     package static func read(_ path: String, limit: Int) throws(SystemError) -> [UInt8] {
         let number = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)
         let file = Descriptor(owning: try SystemError.check(number, "open", on: path))

@@ -1,16 +1,12 @@
-// Reads small text files, such as settings and the boot ID.
+// Reads text files.
 
 import Glibc
 
 /// Small text files.
 package enum TextFile {
-    /// Reads a whole file as UTF-8; invalid bytes become U+FFFD.
+    /// Reads a whole file of at most `limit` bytes as UTF-8; invalid bytes become U+FFFD.
     ///
-    /// - Parameters:
-    ///   - path: the file.
-    ///   - limit: the maximum size in bytes; a longer file is an error (`EFBIG`).
-    /// - Returns: the text.
-    /// - Throws: `SystemError` with the failed call and the path.
+    /// - Throws: `SystemError` with the failed call and the path; EFBIG if the file is longer.
     package static func read(_ path: String, limit: Int) throws(SystemError) -> String {
         let number = open(path, O_RDONLY | O_CLOEXEC)
         let file = Descriptor(owning: try SystemError.check(number, "open", on: path))

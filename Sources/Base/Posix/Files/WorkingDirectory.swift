@@ -4,7 +4,7 @@ import Glibc
 
 /// The working directory.
 package enum WorkingDirectory {
-    /// Makes a path absolute, so that it no longer depends on the working directory.
+    /// Makes a path absolute, so that the path no longer depends on the working directory.
     ///
     /// If the working directory was removed, a relative path is returned unchanged.
     package static func absolute(_ path: String) -> String {

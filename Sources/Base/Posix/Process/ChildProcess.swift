@@ -1,19 +1,21 @@
-// Runs a program without a shell and captures a limited amount of its output.
+// Runs programs without a shell and captures their output.
 //
-// Invariant: after its reported end or the value's, no process of its group runs or is left unreaped.
+// Invariant: after the end of the process is reported, or the value is destroyed, its group has no processes left.
 
 import CSpoolgateLinux
 import Glibc
 
-/// A child process in its own process group; used by one thread; `deinit` kills it.
+/// A child process in its own process group.
 ///
-/// It inherits no descriptor, signal mask, signal disposition or environment variable.
+/// Only one thread may use the value; `deinit` kills the process.
+///
+/// The child inherits no descriptor, signal mask, signal disposition or environment variable.
 package final class ChildProcess {
     /// The way a process ended.
     package enum End: Sendable, Equatable {
-        /// An exit status from 0 to 255.
+        /// The process exited with this status, from 0 to 255.
         case exited(Int32)
-        /// The signal that ended it.
+        /// This signal ended the process.
         case signalled(Int32)
     }
 
@@ -30,12 +32,12 @@ package final class ChildProcess {
     private var isOutputOpen = true
     private var isErrorsOpen = true
     private var end: End?
-    /// A killed process may hang in the kernel.
+    /// The maximum wait for a killed process, which may hang in the kernel.
     private static let reapTimeout = Duration.seconds(10)
 
     /// Starts the program `command`, an absolute path and arguments.
     ///
-    /// The variables in `environment` are the only ones. At most `limit` bytes of each output are kept; the rest is
+    /// The program gets only the variables in `environment`. At most `limit` bytes of each output are kept. The rest is
     /// read and discarded.
     ///
     /// - Throws: `SystemError` with the program as its subject.
@@ -83,9 +85,9 @@ package final class ChildProcess {
 
     deinit { if end == nil { kill() } }
 
-    /// Waits for the process to end; returns nil if it still runs at `deadline`.
+    /// Waits for the process to end; returns nil if `deadline` passes first.
     ///
-    /// The rest of an ended process's group is killed, so that no process keeps its outputs open.
+    /// When the process has ended, the rest of its group is killed, so that no process keeps the outputs open.
     package func wait(until deadline: Deadline) -> End? {
         while end == nil {
             let left = deadline.remaining
@@ -100,9 +102,7 @@ package final class ChildProcess {
         return end
     }
 
-    /// Sends SIGTERM to the process group, waits, and kills the processes that remain.
-    ///
-    /// - Parameter grace: the time that the process has to exit after SIGTERM.
+    /// Sends SIGTERM to the process group, waits up to `grace` for the process to end, and kills the rest of the group.
     package func terminate(grace: Duration) {
         guard end == nil else { return }
         Glibc.kill(-process, SIGTERM)
@@ -114,11 +114,11 @@ package final class ChildProcess {
         if wait(until: .after(Self.reapTimeout)) != nil { return }
         let process = process
         end = .signalled(SIGKILL)
-        // Reaped when the kernel releases it; if no thread can start, it remains until this process ends.
+        // Reaps the process when the kernel releases it. If no thread can start, the zombie remains.
         try? Thread.start(name: "reaper", stackSize: 64 * 1024) { _ = spoolgate_reap(process) }
     }
 
-    /// Waits for the end or for output, and reads it; returns true if the process has ended.
+    /// Waits for the end or for output, and reads the output; returns true if the process has ended.
     private func waitOnce(_ milliseconds: Int32) -> Bool {
         // A closed output is left out, because it would always be readable.
         var polled = [
@@ -132,16 +132,16 @@ package final class ChildProcess {
     }
 
     private func takeEnd() {
-        // Reads the last output, but not forever: processes of the group may still be writing.
+        // Reads the last output, but only once, because processes of the group may still be writing.
         _ = Self.take(outputEnd, into: &output, limit)
         _ = Self.take(errorsEnd, into: &errors, limit)
-        // Before it is reaped, while its number and its group's cannot be reused.
+        // The group is killed before the process is reaped, while their numbers cannot be reused.
         Glibc.kill(-process, SIGKILL)
         let status = spoolgate_reap(process)
         end = status >= 1_000 ? .signalled(status - 1_000) : .exited(status)
     }
 
-    /// Reads the available bytes, at most a pipe's capacity; returns false at the end.
+    /// Reads the available bytes, at most a pipe's capacity; returns false at the end of the output.
     private static func take(
         _ source: borrowing Descriptor,
         into bytes: inout [UInt8],

@@ -2,9 +2,9 @@
 
 import Glibc
 
-/// The machine's name.
+/// Reads the machine's name.
 package enum HostName {
-    /// Usually without a domain; `localhost` if it cannot be read.
+    /// The machine's name, usually without a domain, or `localhost` if the name cannot be read.
     package static var current: String {
         var name = [CChar](repeating: 0, count: 256)
         guard gethostname(&name, name.count - 1) == 0 else { return "localhost" }

@@ -5,22 +5,22 @@
 import CSpoolgateLinux
 import Glibc
 
-/// The service manager that started this process and wants reports, if there is one.
+/// The service manager, if any, that started this process and asked for reports.
 package struct ServiceManager: Sendable {
-    /// From `NOTIFY_SOCKET`; if nil, no reports are sent.
+    /// The socket address from `NOTIFY_SOCKET`, or nil to send no reports.
     private let address: [UInt8]?
-    /// The maximum interval between `alive` reports; nil if none are expected.
+    /// The maximum interval between `alive` reports, or nil if no such reports are expected.
     package let watchdog: Duration?
 
     /// A reported state.
     package enum State: Sendable, Equatable {
-        /// Also after the service has read its settings again.
+        /// The service has started, or has read its settings again.
         case ready
         /// The service is reading its settings again; `ready` follows.
         case reloading
         case stopping
         case alive
-        /// Shown by `systemctl status`.
+        /// A text that `systemctl status` shows.
         case status(String)
     }
 
@@ -42,7 +42,9 @@ package struct ServiceManager: Sendable {
         address = bytes
     }
 
-    /// Reports the states in one datagram; the service can continue if this throws.
+    /// Reports the states in one datagram.
+    ///
+    /// The service can continue if an error is thrown.
     package func tell(_ states: State...) throws(SystemError) {
         guard let address else { return }
         let text = Array(states.map(Self.text).joined(separator: "\n").utf8)
@@ -60,7 +62,7 @@ package struct ServiceManager: Sendable {
         case .reloading: "RELOADING=1\nMONOTONIC_USEC=\(Deadline.now / 1_000)"
         case .stopping: "STOPPING=1"
         case .alive: "WATCHDOG=1"
-        // A line break would start another assignment.
+        // A line break would start a new assignment.
         case .status(let line):
             "STATUS=" + String(line.map { $0.isNewline ? " " : $0 })
         }

@@ -37,23 +37,23 @@ package struct Signals: Sendable {
 
     /// Ignores SIGXFSZ, so that a write beyond the file size limit fails with EFBIG.
     ///
-    /// Every program that writes files calls this first. Child processes start with the default effect.
+    /// Every program that writes files must call this function first. Child processes start with the default effect.
     package static func ignoreFileSizeLimit() { _ = Glibc.signal(SIGXFSZ, SIG_IGN) }
 
     /// Blocks the signals of `Signal` in this thread and its future threads; ignores SIGPIPE and SIGXFSZ.
     ///
-    /// Call this before any thread starts, so that only `next` can receive a signal.
+    /// Call this function before any thread starts, so that only `next` can receive a signal.
     package static func block() -> Signals {
         var set = Signals.set
         pthread_sigmask(SIG_BLOCK, &set, nil)
         ignorePipe()
         ignoreFileSizeLimit()
-        // Inherited as ignored, it would prevent waiting for child processes.
+        // If SIGCHLD were inherited as ignored, the process could not wait for its children.
         _ = Glibc.signal(SIGCHLD, SIG_DFL)
         return Signals()
     }
 
-    /// Unblocks SIGINT and SIGHUP, so that they end the process even if its parent blocked them.
+    /// Unblocks SIGINT and SIGHUP, so that these signals end the process even if its parent blocked them.
     package static func unblock() {
         var set = sigset_t()
         sigemptyset(&set)
@@ -63,7 +63,7 @@ package struct Signals: Sendable {
 
     /// Whether the process was started with a signal ignored, for example, by `nohup`.
     ///
-    /// `next` receives a blocked signal even if it is ignored.
+    /// `next` receives a blocked signal even if the signal is ignored.
     package static func isIgnored(_ signal: Signal) -> Bool {
         var action = sigaction()
         sigaction(signal.number, nil, &action)
@@ -71,7 +71,9 @@ package struct Signals: Sendable {
             == unsafeBitCast(SIG_IGN, to: Int.self)
     }
 
-    /// Waits for the next signal; only one thread may call this.
+    /// Waits for and returns the next signal.
+    ///
+    /// Only one thread may wait.
     package func next() -> Signal {
         while true {
             var set = Signals.set
@@ -101,6 +103,6 @@ package struct Signals: Sendable {
         return result
     }
 
-    /// A write to a closed peer then fails with EPIPE.
+    /// Ignores SIGPIPE, so that a write to a closed peer fails with EPIPE.
     private static func ignorePipe() { _ = Glibc.signal(SIGPIPE, SIG_IGN) }
 }

@@ -1,14 +1,13 @@
-// A user of the system; a privileged process can become one.
+// Users and groups of the system.
 
 import Glibc
 
 /// A user and its primary group.
 package struct SystemUser: Sendable, Equatable {
-    /// The user ID as text if the user has no name.
+    /// The user's name, or the user ID as text if the user has no name.
     package let name: String
-    /// The user ID.
     package let number: UInt32
-    /// The ID of its primary group.
+    /// The ID of the user's primary group.
     package let group: UInt32
 
     /// The effective user of this process.
@@ -22,7 +21,7 @@ package struct SystemUser: Sendable, Equatable {
         (self.name, self.number, self.group) = (name, number, group)
     }
 
-    /// Finds a user by name; nil if it cannot be found.
+    /// Finds a user by name; returns nil if the user cannot be found.
     package init?(named name: String) {
         guard let entry = getpwnam(name) else { return nil }
         self.init(name: name, number: entry.pointee.pw_uid, group: entry.pointee.pw_gid)
@@ -30,7 +29,7 @@ package struct SystemUser: Sendable, Equatable {
 
     /// Permanently makes this process run as this user, with all its groups.
     ///
-    /// - Throws: EPERM if the process has no permission; its groups may have changed already.
+    /// - Throws: EPERM if the process has no permission. The process's groups may then have changed already.
     package func become() throws(SystemError) {
         try SystemError.check(initgroups(name, group), "initgroups", on: name)
         try SystemError.check(setgid(group), "setgid", on: name)
@@ -44,17 +43,17 @@ package struct SystemUser: Sendable, Equatable {
         return getegid() == group || groups.prefix(Int(max(0, count))).contains(group)
     }
 
-    /// Returns the ID of a group, or nil if it is unknown.
+    /// Returns the ID of a group, or nil if the group is unknown.
     package static func group(named name: String) -> UInt32? {
         getgrnam(name).map { $0.pointee.gr_gid }
     }
 
-    /// Returns the name of a group, or its ID as text if it has no name.
+    /// Returns a group's name, or the ID as text if unnamed.
     package static func name(ofGroup group: UInt32) -> String {
         getgrgid(group).map { String(cString: $0.pointee.gr_name) } ?? "\(group)"
     }
 
-    /// Returns the name of a user, or its ID as text if it has no name.
+    /// Returns a user's name, or the ID as text if unnamed.
     package static func name(ofUser user: UInt32) -> String {
         getpwuid(user).map { String(cString: $0.pointee.pw_name) } ?? "\(user)"
     }

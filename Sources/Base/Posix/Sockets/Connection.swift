@@ -1,13 +1,13 @@
-// An accepted connection: its timeouts, its end, and its release by another thread.
+// Stream sockets, and their release by other threads.
 //
-// Invariant: a call from another thread affects this connection or nothing, never a later one with the same number.
+// Invariant: a call from another thread never affects a later connection with the same number.
 
 import CSpoolgateLinux
 import Glibc
 
 /// An accepted stream socket.
 ///
-/// Used by one thread, except for `release`, `interrupt` and `cut`.
+/// Only one thread may use a connection, except for `release`, `interrupt` and `cut`.
 package final class Connection: Sendable {
     /// The socket's descriptor number, for a library that uses the socket itself; invalid after `close`.
     package let number: Int32
@@ -27,7 +27,7 @@ package final class Connection: Sendable {
 
     /// Connects to a Unix socket, without waiting for space in its backlog.
     ///
-    /// - Throws: `SystemError` if no process listens there, or if this process has no permission.
+    /// - Throws: `SystemError` if no process is listening on the socket, or if this process has no permission.
     package static func open(unix path: String) throws(SystemError) -> Connection {
         let number = try SystemError.check(spoolgate_unix_socket(), "socket", on: path)
         let descriptor = Descriptor(owning: number)
@@ -42,8 +42,8 @@ package final class Connection: Sendable {
 
     /// Asks the thread that serves this connection to stop receiving; may be called by any thread.
     ///
-    /// From now on, `beginWaiting` returns false. Returns true if that thread waits for the peer; it then continues
-    /// only when data arrives or `interrupt` is called.
+    /// From now on, `beginWaiting` returns false. Returns true if that thread is waiting for the peer. The thread then
+    /// continues only when data arrives or `interrupt` is called.
     package func release() -> Bool {
         state.updateQuietly {
             $0.isReleased = true
@@ -53,7 +53,7 @@ package final class Connection: Sendable {
 
     /// Declares that this thread is about to wait for the peer.
     ///
-    /// - Returns: false if it must not wait, because the release was requested.
+    /// - Returns: false if this thread must not wait because `release` was called.
     package func beginWaiting() -> Bool {
         state.updateQuietly {
             $0.isWaiting = !$0.isReleased
@@ -61,15 +61,15 @@ package final class Connection: Sendable {
         }
     }
 
-    /// Declares that this thread no longer waits.
+    /// Declares that this thread is no longer waiting.
     package func stopWaiting() { state.updateQuietly { $0.isWaiting = false } }
 
     /// Ends a thread's wait after `release`; may be called by any thread.
     ///
-    /// The thread's read returns the pending bytes, then the end; sending still works. A peer that continues to send
-    /// gets an error, so this is for peers that appear idle.
+    /// The thread's read returns the pending bytes, then the end. Sending still works. A peer that continues to send
+    /// gets an error, so call `interrupt` only for peers that appear idle.
     package func interrupt() {
-        // The lock, here and below, prevents the reuse of the number; shutdown(2) does not block.
+        // The lock, here and below, prevents the reuse of `number`. shutdown(2) does not block.
         state.updateQuietly {
             guard $0.isReleased, $0.isWaiting, $0.descriptor != nil else { return }
             _ = shutdown(number, Int32(SHUT_RD))
@@ -81,7 +81,7 @@ package final class Connection: Sendable {
     /// A web server treats a response without a length as complete when its connection ends. These bytes show that the
     /// response is incomplete, and the web server closes the client's connection.
     package func spoil() {
-        // If this fails, closing the connection must suffice.
+        // If sending fails, closing the connection must suffice.
         _ = sendAtOnce([UInt8](repeating: 0xff, count: 8))
     }
 
@@ -98,9 +98,9 @@ package final class Connection: Sendable {
         state.updateQuietly { $0.descriptor = nil }
     }
 
-    /// Ends sending, reads until the peer closes, so that it can receive everything sent, then closes.
+    /// Ends sending, reads until the peer closes, so that the peer can receive all sent bytes, then closes.
     ///
-    /// `idle` limits the time without received bytes, `total` the whole time.
+    /// `idle` limits the time without received bytes, and `total` the whole time.
     package func linger(idle: Duration, total: Duration) {
         defer { close() }
         guard shutdown(number, Int32(SHUT_WR)) == 0 else { return }
@@ -124,7 +124,7 @@ package final class Connection: Sendable {
         _ = setTimeout(of: number, SO_SNDTIMEO, milliseconds: timeout.atLeastOneMillisecond)
     }
 
-    /// The bytes that can be read without waiting.
+    /// The number of bytes that can be read without waiting.
     package var readableBytes: Int {
         var count: Int32 = 0
         return ioctl(number, UInt(FIONREAD), &count) < 0 ? 0 : Int(max(0, count))
@@ -152,28 +152,28 @@ package final class Connection: Sendable {
 
     /// Whether the peer has closed the connection.
     ///
-    /// Also true if the peer has closed only its sending side, except after `release`, because `interrupt` has the same
-    /// effect.
+    /// Also true if the peer has closed only its sending side. After `release`, that end does not count, because
+    /// `interrupt` has the same effect.
     package var isHungUp: Bool { spoolgate_is_hung_up(number, isReleased ? 1 : 0) > 0 }
 
-    /// Moves the open socket to a new `Connection`; this one is then closed.
+    /// Moves the open socket to a new `Connection`; this connection is then closed.
     ///
     /// Later calls of `release` or `cut` on this connection do nothing.
     ///
-    /// - Returns: the new connection, or nil if this one was closed already.
+    /// - Returns: the new connection, or nil if this connection was already closed.
     package func handedOn() -> Connection? {
         guard let descriptor = state.updateQuietly({ $0.descriptor.take() }) else { return nil }
         return Connection(descriptor)
     }
 
-    /// Sends a few bytes without waiting; returns true if all were sent.
+    /// Sends a few bytes without waiting; returns true if all bytes were sent.
     package func sendAtOnce(_ bytes: [UInt8]) -> Bool {
         Glibc.send(number, bytes, bytes.count, Int32(MSG_DONTWAIT | MSG_NOSIGNAL)) == bytes.count
     }
 
     /// The result of one read.
     package enum Arrival: Equatable {
-        /// This many bytes, at least one.
+        /// This many bytes arrived, at least one.
         case bytes(Int)
         /// The peer has closed its sending side.
         case end
@@ -182,13 +182,9 @@ package final class Connection: Sendable {
         case failed
     }
 
-    /// Reads pending bytes into one or two buffers.
+    /// Reads pending bytes into `first`, then into `second`.
     ///
-    /// - Parameters:
-    ///   - first: the buffer that is filled first; may be empty.
-    ///   - second: the buffer that is filled after `first`; may be empty, but not both.
-    ///   - waits: whether to wait for the first byte, up to the receive timeout.
-    /// - Returns: the result.
+    /// One of the buffers may be empty. If `waits` is true, waits up to the receive timeout for the first byte.
     package func receive(
         into first: UnsafeMutableRawBufferPointer,
         then second: UnsafeMutableRawBufferPointer = .init(start: nil, count: 0),
@@ -209,26 +205,26 @@ package final class Connection: Sendable {
 
     /// Sends all bytes of `first`, then of `second`, waiting up to the send timeout for a slow peer.
     ///
-    /// Returns false if the peer is gone or does not read.
+    /// Returns false if the peer has disappeared or does not read.
     package func send(_ first: UnsafeRawBufferPointer, _ second: UnsafeRawBufferPointer) -> Bool {
         spoolgate_send(number, first.baseAddress, first.count, second.baseAddress, second.count)
             == 0
     }
 
-    /// Sends a few bytes and a descriptor for the peer over a Unix socket, waiting up to the send timeout.
+    /// Sends a few bytes and passes a descriptor over a Unix socket, waiting up to the send timeout.
     ///
-    /// Returns false if the peer is gone or does not read.
+    /// Returns false like `send(_:_:)`.
     package func send(_ bytes: [UInt8], passing descriptor: borrowing Descriptor) -> Bool {
         spoolgate_send_descriptor(number, bytes, bytes.count, descriptor.number) == 0
     }
 
-    /// Sends a few bytes, waiting up to the send timeout; returns false if the peer is gone or does not read.
+    /// Sends a few bytes like `send(_:_:)`.
     package func send(_ bytes: [UInt8]) -> Bool {
         bytes.withUnsafeBytes { send($0, UnsafeRawBufferPointer(start: nil, count: 0)) }
     }
 }
 
-/// `option` is SO_RCVTIMEO or SO_SNDTIMEO.
+/// Sets the timeout `option` of a socket, SO_RCVTIMEO or SO_SNDTIMEO.
 func setTimeout(of socket: Int32, _ option: Int32, milliseconds: Int64) -> Int32 {
     let (seconds, rest) = milliseconds.quotientAndRemainder(dividingBy: 1_000)
     var time = timeval(tv_sec: Int(seconds), tv_usec: Int(rest) * 1_000)
@@ -236,6 +232,6 @@ func setTimeout(of socket: Int32, _ option: Int32, milliseconds: Int64) -> Int32
 }
 
 extension Duration {
-    /// At least 1, because 0 would mean no timeout.
+    /// The duration in milliseconds, at least 1, because 0 would mean no timeout.
     fileprivate var atLeastOneMillisecond: Int64 { max(1, wholeMilliseconds) }
 }

@@ -1,6 +1,6 @@
-// Lets many threads wait together for a listener and for idle connections.
+// Lets many threads wait for a listener and idle connections.
 //
-// Invariant: each event wakes one thread, and none is reported again before the socket is watched again.
+// Invariant: each event wakes one thread, and a socket reports no further event until it is watched again.
 
 import CSpoolgateLinux
 import Glibc
@@ -8,12 +8,12 @@ import Glibc
 /// Sockets on which any number of threads can wait (epoll(7)).
 package final class EventPoll: Sendable {
     private let epoll: Descriptor
-    /// Becomes readable, for all threads, when its other end is closed.
+    /// A pipe that becomes readable, for all threads, when its other end is closed.
     private let wakeUp: Descriptor
     private let wakeUpEnd: Monitor<Descriptor?>
-    /// Always readable; watched only while `isServed` tests the threads.
+    /// A pipe that is always readable, and watched only while `isServed` tests the threads.
     private let question: Descriptor
-    /// The number of test events taken by threads.
+    /// The number of test events taken.
     private let answers = Monitor<UInt64>(0)
 
     /// The tokens of the two pipes.
@@ -23,13 +23,15 @@ package final class EventPoll: Sendable {
     /// A socket that has become ready.
     package struct Event: Sendable {
         package let token: UInt64
-        /// Whether the peer has closed its sending side; unread bytes may still precede the end.
+        /// Whether the peer has closed its sending side.
+        ///
+        /// Unread bytes may still precede the end.
         package let isHungUp: Bool
     }
 
     /// Creates an empty set.
     ///
-    /// - Throws: `SystemError` if the system has no room for it.
+    /// - Throws: `SystemError` if the system has no room for the set.
     package init() throws(SystemError) {
         let subject = "connections"
         epoll = Descriptor(
@@ -40,23 +42,23 @@ package final class EventPoll: Sendable {
         try SystemError.check(status, "epoll_ctl", on: subject)
         wakeUp = pipe.source
         wakeUpEnd = Monitor(pipe.sink)
-        // Its other end is closed at once.
+        // The other end is closed at once, so that the pipe stays readable.
         let closed = try Pipe(for: subject)
         question = closed.source
     }
 
-    /// Watches a listener for one event: its next connection or its end.
+    /// Watches a listener for one event: the next connection or the listener's end.
     ///
-    /// - Throws: `SystemError` if the system has no room for it.
+    /// - Throws: `SystemError` if the system has no room for the watch.
     package func watch(_ listener: borrowing Listener, as token: UInt64) throws(SystemError) {
         try watch(listener.descriptor.number, token, "the listening socket")
     }
 
-    /// Watches a connection for one event: its next byte or its end.
+    /// Watches a connection for one event: the next byte or the connection's end.
     ///
     /// Closing the connection ends the watch.
     ///
-    /// - Throws: `SystemError` if the system has no room for it.
+    /// - Throws: `SystemError` if the system has no room for the watch.
     package func watch(_ connection: Connection, as token: UInt64) throws(SystemError) {
         try watch(connection.number, token, "a connection")
     }
@@ -85,7 +87,9 @@ package final class EventPoll: Sendable {
         return Event(token: token, isHungUp: isHungUp != 0)
     }
 
-    /// Tests whether threads still take events: returns true if one takes a test event within `patience`.
+    /// Tests whether threads still take events.
+    ///
+    /// Returns true if a thread takes a test event within `patience`.
     package func isServed(within patience: Duration) -> Bool {
         let before = answers.update { $0 }
         guard spoolgate_epoll_watch(epoll.number, question.number, Self.asked, 0) == 0 else {

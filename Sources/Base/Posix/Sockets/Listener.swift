@@ -1,15 +1,15 @@
-// The listening socket: bound here (Unix or TCP) or inherited from the service manager.
+// Listening sockets.
 //
-// Invariant: a socket file is removed only by the listener that created it, and only if it is still the same file.
+// Invariant: a listener removes only a socket file that it created, and only if the name still refers to that file.
 
 import CSpoolgateLinux
 import Glibc
 
 /// The address on which connections are accepted.
 package enum ListenAddress: Sendable, Equatable {
-    /// The socket file's permission bits and group name; if nil, the group is left unchanged.
+    /// A Unix socket; `mode` has the file's permission bits. A `group` name of nil leaves the group unchanged.
     case unix(path: String, mode: UInt32, group: String?)
-    /// `host:port`; IPv6 addresses in brackets; an empty host means all addresses.
+    /// A TCP address, `host:port`. IPv6 addresses are in brackets. An empty host means all addresses.
     case tcp(String)
     /// The only socket passed by the service manager (sd_listen_fds(3)).
     case inherited
@@ -17,7 +17,7 @@ package enum ListenAddress: Sendable, Equatable {
 
 /// A listening socket.
 ///
-/// The socket is closed at the end of the value's life; call `remove` before.
+/// The socket is closed when the value is destroyed. Call `remove` before.
 package struct Listener: ~Copyable, Sendable {
     let descriptor: Descriptor
     private let subject: String
@@ -45,15 +45,10 @@ package struct Listener: ~Copyable, Sendable {
     /// Opens a listener.
     ///
     /// A socket file without a listening process is replaced. Permissions and group are set before the first connection
-    /// is possible.
+    /// is possible. The returned listener already queues at most `backlog` connections, or fewer if the system limits
+    /// the number. `environment` returns the value of a variable, for `LISTEN_PID` and `LISTEN_FDS`.
     ///
-    /// - Parameters:
-    ///   - address: the address.
-    ///   - backlog: the maximum number of connections waiting to be accepted; the system may lower it.
-    ///   - environment: returns the value of an environment variable; used for `LISTEN_PID` and `LISTEN_FDS` of an
-    ///     inherited socket.
-    /// - Returns: the listener, which already queues connections.
-    /// - Throws: `SystemError`; EADDRINUSE if a process already listens there.
+    /// - Throws: `SystemError`; EADDRINUSE if a process is already listening on the address.
     package static func open(
         _ address: ListenAddress,
         backlog: Int32 = 4096,
@@ -91,21 +86,23 @@ package struct Listener: ~Copyable, Sendable {
 
     /// Makes future TCP connections send small writes at once.
     ///
-    /// On Linux, they inherit the listener's setting, which saves a call for each.
+    /// On Linux, connections inherit the listener's setting, which saves a call for each connection.
     package func setNoDelay() {
         var on: Int32 = 1
         let size = socklen_t(MemoryLayout<Int32>.size)
         _ = setsockopt(descriptor.number, Int32(IPPROTO_TCP), TCP_NODELAY, &on, size)
     }
 
-    /// Refuses further connections; waiting ones can still be accepted.
+    /// Refuses further connections.
+    ///
+    /// Connections that are already waiting can still be accepted.
     ///
     /// An inherited socket stays open for the next process.
     package func stop() {
         if !isInherited { _ = shutdown(descriptor.number, Int32(SHUT_RDWR)) }
     }
 
-    /// Removes the socket file if this listener created it and it was not replaced.
+    /// Removes the socket file if this listener created the file and the file has not been replaced.
     package func remove() {
         guard let path, let identity, FileIdentity(of: path, followingLinks: false) == identity
         else { return }
@@ -130,7 +127,7 @@ extension Listener {
             let status = spoolgate_unix_bind(number, path, path.utf8.count)
             try SystemError.check(status, "bind", on: path)
         }
-        // Before listen, so that mode and group apply to the first connection.
+        // Set before listen, so that mode and group apply to the first connection.
         let listener = Listener(descriptor, subject: path, path: path)
         do throws(SystemError) {
             if let group { try give(path, to: group) }

@@ -1,15 +1,15 @@
-// Finds this machine's own addresses among those of a host.
+// This machine's addresses among a host's.
 
 import Glibc
 
 /// Addresses of this machine.
 package enum LocalAddress {
-    /// Returns the addresses of a host that a socket can be bound to on this machine.
+    /// Returns those addresses of a host to which a socket can be bound on this machine.
     ///
     /// Resolves the name, which may block until the resolver's timeout.
     ///
     /// - Parameter host: a name or an address, without brackets.
-    /// - Returns: addresses as text, IPv6 without brackets; empty if the host is another machine or unknown.
+    /// - Returns: addresses as text, IPv6 without brackets. Empty if the host is another machine or unknown.
     package static func all(of host: String) -> [String] {
         var hints = addrinfo()
         hints.ai_socktype = Int32(SOCK_DGRAM.rawValue)
@@ -25,7 +25,7 @@ package enum LocalAddress {
         return addresses
     }
 
-    /// Returns nil if the address is not one of this machine's.
+    /// Returns the address as text, or nil if the address does not belong to this machine.
     private static func bound(_ entry: addrinfo) -> String? {
         let number = socket(entry.ai_family, entry.ai_socktype | Int32(SOCK_CLOEXEC.rawValue), 0)
         guard number >= 0 else { return nil }

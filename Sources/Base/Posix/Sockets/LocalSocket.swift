@@ -1,4 +1,4 @@
-// Checks for a process that listens on a Unix socket, without sending data.
+// Checks Unix sockets without sending data.
 
 import CSpoolgateLinux
 import Glibc

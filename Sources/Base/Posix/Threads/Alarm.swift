@@ -1,11 +1,11 @@
-// A signal to a thread that is waiting for a socket.
+// Alarms for waiting threads.
 
 import CSpoolgateLinux
 import Glibc
 
 /// Ends another thread's wait for a connection early (eventfd(2)).
 ///
-/// Any thread may ring it; one thread receives it, once, however often it rang.
+/// Any thread may ring an alarm. One thread receives the alarm, once, regardless of the number of rings.
 package final class Alarm: Sendable {
     private let event: Descriptor
 
@@ -21,7 +21,7 @@ package final class Alarm: Sendable {
     /// Ends the current wait or, if no thread is waiting, the next one.
     package func ring() {
         var one: UInt64 = 1
-        // Fails only after 2^64 - 2 calls.
+        // The write fails only after 2^64 - 2 calls.
         _ = write(event.number, &one, MemoryLayout<UInt64>.size)
     }
 

@@ -1,6 +1,6 @@
-// Counts and durations that many threads add to and few read.
+// Counts and durations to which many threads add.
 //
-// Invariant: each addition is counted exactly once; only a lookup by key may wait, briefly.
+// Invariant: each addition is counted exactly once. Only a lookup by key may briefly wait.
 
 import Synchronization
 
@@ -10,7 +10,7 @@ import Synchronization
 package final class Counter: Sendable {
     private let number = Atomic<Int>(0)
 
-    /// Starts at zero.
+    /// Creates a counter with the value zero.
     package init() {}
 
     /// Adds `count`, which may be negative.
@@ -22,24 +22,28 @@ package final class Counter: Sendable {
     package var count: Int { number.load(ordering: .relaxed) }
 }
 
-/// A thread-safe histogram of durations: a count for each range, and the sum.
+/// A thread-safe histogram of durations, with a count for each range, and the sum.
 ///
 /// The ranges never change, so that histograms can be added.
 package final class Histogram: Sendable {
-    /// The inclusive upper bounds of the ranges in seconds; one more range, without a bound, follows the last.
+    /// The inclusive upper bounds of the ranges in seconds.
+    ///
+    /// After the last bound, one more range has no bound.
     package let bounds: [Double]
     private let limits: [Int]
     private let counts: [Counter]
     private let total = Counter()
 
-    /// For disk calls, which take from a tenth of a millisecond to seconds.
+    /// Bounds for disk calls, which take from a tenth of a millisecond to seconds.
     package static let short = [0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5]
-    /// For requests to other programs, which take from milliseconds to minutes.
+    /// Bounds for requests to other programs, which take from milliseconds to minutes.
     package static let medium = [0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 10, 30, 120, 600]
-    /// For uploads, which take from a second to days.
+    /// Bounds for uploads, which take from a second to days.
     package static let long = [1.0, 5, 15, 60, 300, 900, 3_600, 14_400, 86_400]
 
-    /// Starts empty; `bounds` must ascend.
+    /// Creates an empty histogram.
+    ///
+    /// `bounds` must ascend.
     package init(_ bounds: [Double]) {
         self.bounds = bounds
         limits = bounds.map { Int($0 * 1e9) }
@@ -53,7 +57,7 @@ package final class Histogram: Sendable {
         total.add(nanoseconds)
     }
 
-    /// The number of durations up to each bound; the last element is the total.
+    /// The number of durations up to each bound, and the total as the last element.
     package var cumulated: [Int] {
         var sum = 0
         return counts.map {
@@ -66,14 +70,16 @@ package final class Histogram: Sendable {
     package var seconds: Double { Double(total.count) / 1e9 }
 }
 
-/// Counters or histograms by key, each created when its key is first used; thread-safe.
+/// Thread-safe counters or histograms by key, each created when its key is first used.
 ///
 /// Members are never removed, so the number of different keys must be limited.
 package final class Labelled<Key: Hashable & Sendable, Member: Sendable>: Sendable {
     private let members = Monitor<[Key: Member]>([:])
     private let make: @Sendable () -> Member
 
-    /// Starts empty; `make` is called once for each new key and creates its member.
+    /// Starts empty.
+    ///
+    /// `make` is called once for each new key and creates the member.
     package init(_ make: @escaping @Sendable () -> Member) { self.make = make }
 
     /// Returns the member for `key`, creating it if necessary.

@@ -1,8 +1,10 @@
 // Threads for work that a request must not wait for.
 //
-// Invariant: every job runs once; jobs start in their order of arrival.
+// Invariant: every job runs once, and jobs start in order of arrival.
 
-/// Starts threads for blocking jobs on demand and ends idle ones; thread-safe.
+/// Starts threads for blocking jobs on demand and ends idle threads.
+///
+/// Thread-safe.
 package final class HelperThreads: Sendable {
     /// The work of one job; it may block.
     package typealias Job = @Sendable () -> Void
@@ -15,7 +17,7 @@ package final class HelperThreads: Sendable {
         var idle = 0
     }
 
-    /// How long an idle thread waits before it ends.
+    /// How long an idle thread waits before ending.
     private static let patience = Duration.seconds(10)
 
     private let state = Monitor(State())
@@ -24,17 +26,17 @@ package final class HelperThreads: Sendable {
 
     /// Starts without a thread.
     ///
-    /// - Parameters:
-    ///   - name: the name of each thread, at most 15 bytes.
-    ///   - maximum: the maximum number of threads; further jobs wait.
+    /// Jobs wait while `maximum` threads are busy.
+    ///
+    /// Each thread gets the name `name`, at most 15 bytes.
     package init(name: String, maximum: Int) {
         self.name = name
         self.maximum = maximum
     }
 
-    /// Runs a job once and soon, usually after returning.
+    /// Runs a job once and soon, usually after this function has returned.
     ///
-    /// If there is no thread and the system cannot create one, the calling thread runs the job.
+    /// If no helper thread is running and the system cannot create one, the calling thread runs the job.
     @Sendable package func run(_ job: @escaping Job) {
         let startsThread = state.update { state in
             state.jobs.append(job)
@@ -62,7 +64,9 @@ package final class HelperThreads: Sendable {
         while let job = takeJob() ?? waitForJob() { job() }
     }
 
-    /// Waits for a job; if it returns nil, the thread must end and is not counted.
+    /// Waits for a job.
+    ///
+    /// If nil is returned, the thread must end and is no longer counted.
     private func waitForJob() -> Job? {
         state.updateQuietly { $0.idle += 1 }
         let job = state.wait(until: .after(Self.patience), isQuiet: true) { state -> Job? in
@@ -73,7 +77,7 @@ package final class HelperThreads: Sendable {
         if let job { return job }
         return state.updateQuietly { state in
             state.idle -= 1
-            // A job may have arrived since.
+            // A job may have arrived since the timeout.
             if !state.jobs.isEmpty { return state.jobs.removeFirst() }
             state.threads -= 1
             return nil

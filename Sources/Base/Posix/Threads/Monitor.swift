@@ -1,16 +1,16 @@
-// A value shared by threads, guarded by a mutex and a condition variable.
+// Values shared by threads.
 //
-// Invariant: bodies never run concurrently. They must not block or use the same monitor again.
+// Invariant: bodies never run concurrently. A body must not block or use the same monitor again.
 
 import Glibc
 
 /// A mutex-guarded value on whose changes threads can wait.
 ///
-/// Unchecked Sendable because `value` and `waiting` are accessed only under `mutex`, and the C objects never move. A
-/// property instead of a pointer would get the compiler's exclusivity check at each access. The accessors are inlined,
-/// so that the value's type needs no lookup at run time.
+/// Unchecked Sendable because `value` and `waiting` are accessed only under `mutex`, and the C objects never move.
+/// Pointers instead of properties avoid an exclusivity check at each access. The accessors are inlined, so that the
+/// value's type needs no lookup at run time.
 @usableFromInline package final class Monitor<Value: ~Copyable>: @unchecked Sendable {
-    /// All three share one allocation.
+    /// The start of the allocation that all three pointers share.
     private let mutex: UnsafeMutablePointer<pthread_mutex_t>
     private let changed: UnsafeMutablePointer<pthread_cond_t>
     @usableFromInline let value: UnsafeMutablePointer<Value>
@@ -62,7 +62,7 @@ import Glibc
 
     /// Runs `body` with exclusive access to the value, without waking waiting threads.
     ///
-    /// For reading, and for changes that no thread waits for.
+    /// Use this function for reading, and for changes that no thread is waiting for.
     @inlinable
     package func updateQuietly<R: ~Copyable, E: Error>(
         _ body: (inout Value) throws(E) -> R
@@ -74,13 +74,11 @@ import Glibc
 
     /// Waits until `body` returns a result.
     ///
-    /// `body` is called at once and after each update; it returns nil to continue waiting, and may change the value
-    /// only if it returns a result.
+    /// `body` is called at once and after each update. `body` must return nil to continue waiting, and may change the
+    /// value only if it returns a result.
     ///
-    /// - Parameters:
-    ///   - deadline: the end of the wait.
-    ///   - isQuiet: if true, a result does not wake the other waiting threads; if false, it does, like `update`.
-    ///   - body: examines the value.
+    /// If `isQuiet` is true, a result does not wake the other waiting threads, unlike `update`.
+    ///
     /// - Returns: the result, or nil if the deadline passed.
     package func wait<R>(
         until deadline: Deadline,
@@ -91,14 +89,14 @@ import Glibc
         var instant = deadline.timespec
         var result = body(&value.pointee)
         var status: Int32 = 0
-        // One last call after the deadline, because an update may have arrived with it.
+        // `body` is called once more after the deadline, because an update may have arrived at the same time.
         while result == nil, status != ETIMEDOUT {
             waiting += 1
             status = pthread_cond_timedwait(changed, mutex, &instant)
             waiting -= 1
             result = body(&value.pointee)
         }
-        // A timeout must not wake the others: with thousands of threads, they would do nothing else.
+        // A timeout must not wake the other threads, because thousands of threads would constantly wake each other.
         if result == nil || isQuiet { pthread_mutex_unlock(mutex) } else { unlockAndWake() }
         return result
     }

@@ -1,24 +1,26 @@
 // Threads with a name and a small stack.
 //
-// They are detached: a body reports its end through a `Monitor`. A thread inherits the signal mask of its creator.
+// A thread is detached, so its body reports the end through a `Monitor`. A thread inherits its creator's signal mask.
 
 import CSpoolgateLinux
 import Glibc
 
 /// Starts threads and tunes their memory.
 package enum Thread {
-    /// Tunes malloc for many threads with little memory each; call it before the first one starts.
+    /// Tunes malloc for many threads with little memory each.
+    ///
+    /// Call it before the first thread starts.
     package static func prepareProcess() { spoolgate_tune_memory() }
 
-    /// Releases the heap's free pages to the system; the call takes some milliseconds.
+    /// Releases the heap's free pages to the system, which takes some milliseconds.
     ///
-    /// Thousands of threads leave the heap fragmented. Without this, a heap with 6 MB in use kept 113 MB after a peak,
-    /// and 11 to 20 MB more after each further one.
+    /// Thousands of threads leave the heap fragmented. Without this call, a heap with 6 MB in use kept 113 MB after a
+    /// peak, and 11 to 20 MB more after each further peak.
     package static func releaseHeap() { spoolgate_release_heap() }
 
     /// Releases the unused part of the calling thread's stack to the system.
     ///
-    /// For a thread that is about to wait for a long time after deeply nested calls.
+    /// Call it in a thread that is about to wait for a long time after deeply nested calls.
     package static func releaseStack() { spoolgate_release_stack() }
 
     /// Blocks the calling thread for the whole duration, despite signals.
@@ -27,9 +29,9 @@ package enum Thread {
         let _: Void? = nothing.wait(until: .after(duration)) { _ in nil }
     }
 
-    /// Starts a detached thread; throws if the system has no room for it.
+    /// Starts a detached thread; throws an error if the system has no room for the thread.
     ///
-    /// `name` has at most 15 bytes. `stackSize` is in bytes; only touched pages use memory.
+    /// `name` must have at most 15 bytes. `stackSize` is in bytes. Only touched pages use memory.
     package static func start(
         name: String,
         stackSize: Int = 256 * 1024,

@@ -1,6 +1,8 @@
 // A wait that may be extended.
 
-/// A deadline that is extended on request; used by one thread.
+/// A deadline that a function may extend.
+///
+/// Only one thread may use the limit.
 package final class WaitLimit {
     package private(set) var deadline: Deadline
     private let extend: () -> Deadline?
@@ -8,17 +10,17 @@ package final class WaitLimit {
     /// Creates a limit that is never extended.
     package convenience init(_ deadline: Deadline) { self.init(deadline) { nil } }
 
-    /// Creates a limit.
+    /// Creates a limit with a first deadline.
     ///
-    /// - Parameters:
-    ///   - deadline: the first deadline.
-    ///   - extend: called each time the deadline has passed; returns the next deadline, or nil to end the wait.
+    /// `extend` is called when the deadline has passed, and returns the next deadline, or nil to end the wait.
     package init(_ deadline: Deadline, extend: @escaping () -> Deadline?) {
         self.deadline = deadline
         self.extend = extend
     }
 
-    /// Whether the wait has ended; if the deadline has passed, calls `extend` first.
+    /// Whether the wait has ended.
+    ///
+    /// If the deadline has passed, calls `extend` first.
     package var hasPassed: Bool {
         guard deadline.hasPassed else { return false }
         guard let later = extend() else { return true }

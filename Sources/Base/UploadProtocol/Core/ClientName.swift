@@ -1,6 +1,6 @@
 // Names clients.
 //
-// Pure. Invariant: a client gets no other name by switching addresses within its own network.
+// Pure. Invariant: a client cannot change its name by switching addresses within its own network.
 
 package import SpoolgateTextFormats
 
@@ -13,16 +13,14 @@ package struct ClientName: Hashable, Sendable, CustomStringConvertible {
 
     /// Names a client.
     ///
-    /// - Parameters:
-    ///   - owner: the owner that the web server names, or nil if unknown.
-    ///   - address: the client's address as text, used if `owner` is nil. Clients for which both are nil share one
-    ///     name.
+    /// `owner` is the owner that the web server names. If nil, `address`, the client's address as text, is used.
+    /// Clients without both share one name.
     package init(owner: ExactText?, address: String?) {
         isOwner = owner != nil
         name = owner ?? ExactText(address.map(Self.network) ?? "-")
     }
 
-    /// Returns an IPv4 address, or the /64 network of an IPv6 address, because one site has a whole network.
+    /// Returns an IPv4 address, or the /64 network of an IPv6 address, because one site controls a whole network.
     private static func network(of address: String) -> String {
         guard address.utf8.contains(UInt8(ascii: ":")) else { return address }
         let parts = address.split(separator: ":")

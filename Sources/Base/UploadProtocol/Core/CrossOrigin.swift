@@ -9,11 +9,13 @@ import SpoolgateTextFormats
 package struct CrossOrigin: Sendable, Equatable {
     /// The origins as browsers name them (`isOrigin`), or only `*`.
     ///
-    /// If empty, the gateway adds no CORS fields and relays the upstream's.
+    /// If the list is empty, the gateway adds no CORS fields and relays the upstream's.
     package var origins: [String] = []
-    /// Whether browsers may send credentials such as cookies; never true with `*`.
+    /// Whether browsers may send credentials such as cookies; must be false if `origins` is `*`.
     package var allowsCredentials = false
-    /// How long a browser may cache a preflight response; whole seconds, 0 for not at all.
+    /// The time for which a browser may cache a preflight response, in whole seconds.
+    ///
+    /// Zero forbids caching.
     package var maxAge = Duration.seconds(7_200)
     /// Additional request fields that a page may send.
     package var requestFields: [HTTPField.Name] = []
@@ -22,7 +24,7 @@ package struct CrossOrigin: Sendable, Equatable {
 
     package static let anyOrigin = "*"
 
-    /// Creates rules without an origin; the gateway then adds no CORS fields.
+    /// Creates rules without an origin.
     package init() {}
 
     package var isOn: Bool { !origins.isEmpty }
@@ -33,10 +35,9 @@ package struct CrossOrigin: Sendable, Equatable {
             && head.fields.contains(.accessControlRequestMethod)
     }
 
-    /// The response to a preflight request.
+    /// Returns the response to a preflight request.
     ///
-    /// - Parameter origin: the request's `Origin`.
-    /// - Returns: a 200 without content; if the origin is not allowed, the response grants no permission.
+    /// The response is a 200 without content. If `origin` is not allowed, the response grants no permission.
     package func preflightAnswer(to origin: String) -> Response {
         var fields: HTTPFields = [
             .vary: "Origin, Access-Control-Request-Method, Access-Control-Request-Headers"
@@ -54,12 +55,10 @@ package struct CrossOrigin: Sendable, Equatable {
 
     /// Replaces the CORS fields of a final response with those of these rules.
     ///
-    /// - Parameters:
-    ///   - fields: the response's fields.
-    ///   - origin: the request's `Origin`, or nil if it has none. `Vary` is added even then, because a cache must not
-    ///     serve that response to a page of another origin (Fetch §3.3.6).
+    /// `origin` is the request's `Origin`, or nil if the request has none. `Vary` is added even if nil, because a cache
+    /// must not serve that response to a page of another origin (Fetch §3.3.6).
     package func mark(_ fields: inout HTTPFields, for origin: String?) {
-        // Avoids a copy: most responses have no CORS fields.
+        // Avoids a copy because most responses have no CORS fields.
         if fields.contains(where: Self.isOfCORS) { fields.removeAll(where: Self.isOfCORS) }
         fields.append(.vary, "Origin")
         guard let origin, appendOrigin(origin, to: &fields) else { return }
@@ -69,7 +68,7 @@ package struct CrossOrigin: Sendable, Equatable {
         )
     }
 
-    /// Appends the fields for an origin; returns false if it is not allowed.
+    /// Appends the fields for an origin; returns false if the origin is not allowed.
     private func appendOrigin(_ origin: String, to fields: inout HTTPFields) -> Bool {
         let allowed = origins == [Self.anyOrigin] ? Self.anyOrigin : origin
         guard origins.contains(where: { $0.hasSameBytes(as: allowed) }) else { return false }
@@ -110,9 +109,10 @@ package struct CrossOrigin: Sendable, Equatable {
 }
 
 extension CrossOrigin {
-    /// Whether a text is an origin as browsers send it (RFC 6454 §6.2), so that bytes can be compared.
+    /// Whether a text is an origin in the form that browsers send (RFC 6454 §6.2), so that origins can be compared by
+    /// bytes.
     ///
-    /// It has a scheme, a host and, unless it is the default, a port, all in lower case.
+    /// An origin has a scheme, a host and, unless the port is the default, a port, all in lower case.
     package static func isOrigin(_ text: String) -> Bool {
         guard let mark = text.firstRange(of: "://"),
             !text.utf8.contains(where: { (0x41...0x5a).contains($0) })

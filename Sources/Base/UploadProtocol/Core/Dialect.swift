@@ -8,7 +8,7 @@ package import HTTPTypes
 /// The protocol of one request: a version of "Resumable Uploads for HTTP", or tus 1.0.
 package struct Dialect: Sendable, Equatable {
     package let family: ProtocolFamily
-    /// The interop version to repeat in responses, as the request named it; nil if it named no supported one.
+    /// The interop version of the request, which responses repeat; nil if the request named no supported version.
     package let interopVersion: Int?
     /// The interop version whose semantics apply.
     private let version: Int
@@ -22,7 +22,7 @@ package struct Dialect: Sendable, Equatable {
     package var completenessField: HTTPField.Name {
         version == 3 ? .uploadIncomplete : .uploadComplete
     }
-    /// The completeness of an append without a valid completeness field; nil if it is refused.
+    /// The completeness of an append without a valid completeness field; nil if such an append is refused.
     package var omittedCompleteness: Completeness? {
         version == 3 ? .complete : version <= 6 ? .incomplete : nil
     }
@@ -30,7 +30,7 @@ package struct Dialect: Sendable, Equatable {
     package var requiresPartialMediaType: Bool { version >= 6 }
     /// The key of the lifetime in `Upload-Limit`; nil if this dialect has no `Upload-Limit`.
     ///
-    /// The key is `expires` in drafts 04 and 05, and `newestLifetimeKey` since then.
+    /// The key is `expires` in drafts 04 and 05, and `newestLifetimeKey` in later drafts.
     package var lifetimeKey: String? {
         version <= 5 ? nil : version == 6 ? "expires" : Self.newestLifetimeKey
     }
@@ -40,7 +40,7 @@ package struct Dialect: Sendable, Equatable {
     package var refusesStrayFields: Bool { version <= 6 }
     /// The status of a response to an append that leaves the upload incomplete.
     ///
-    /// The status is 201 (Created) in drafts 01 to 05, which require it, and 204 (No Content) since then.
+    /// The status is 201 (Created) in drafts 01 to 05, which require it, and 204 (No Content) in later drafts.
     package var partialAppendStatus: HTTPResponse.Status { version <= 6 ? .created : .noContent }
     /// Whether the final response to a creation needs a `Location` (tus, and draft-01 to draft-05).
     package var locatesFinalResponse: Bool { isTus || version <= 6 }
@@ -59,7 +59,7 @@ package struct Dialect: Sendable, Equatable {
     package var excessStatus: HTTPResponse.Status { isTus ? .contentTooLarge : .badRequest }
     /// Whether the upload is removed if the response to its creation does not report success.
     ///
-    /// In tus, only a successful response names the upload, so that its client would start a new one.
+    /// In tus, only a successful response names the upload; after any other, the client would start a new upload.
     package var forgetsFailedCreation: Bool { isTus }
     /// Whether clients retry after 423 (Locked), so that the connection need not be closed.
     package var knowsLocked: Bool { isTus }
@@ -72,12 +72,12 @@ package struct Dialect: Sendable, Equatable {
     /// Whether a creation with this content length receives the 104 that names the upload resource.
     ///
     /// Without content, the final response follows at once, and some HTTP libraries (Python's http.client) mistake the
-    /// 104 for it.
+    /// 104 for that response.
     package func allowsInterim(toCreationOf contentLength: ContentLength) -> Bool {
         allowsInterim && contentLength != .known(0)
     }
 
-    /// Whether clients upload everything again after an error status that other clients take as final.
+    /// Whether clients upload everything again after an error status that other clients treat as final.
     ///
     /// tus-js-client does, up to five times, if the creation said "incomplete".
     package var repeatsAfterError: Bool { completesEmptyCreation }
@@ -92,8 +92,8 @@ package struct Dialect: Sendable, Equatable {
 
     /// Reads the dialect from `Upload-Draft-Interop-Version` (draft-12 Appendix B).
     ///
-    /// A missing, malformed, repeated or unknown version results in `newest`. `aliases` maps other versions to known
-    /// ones, whose semantics then apply; responses repeat the version of the request. If `hasRFCClients` is true, a
+    /// A missing, malformed, repeated or unknown version results in `newest`. `aliases` maps an unknown version to the
+    /// known version whose semantics apply; responses repeat the version of the request. If `hasRFCClients` is true, a
     /// client that names no version implements the RFC.
     package init(of fields: HTTPFields, aliases: [Int: Int] = [:], hasRFCClients: Bool = false) {
         let version = StructuredField.integer(.uploadDraftInteropVersion, in: fields)
@@ -110,11 +110,9 @@ package struct Dialect: Sendable, Equatable {
         }
     }
 
-    /// Returns the version that a request names if it is not supported, so that `newest` applies.
+    /// Returns the version that a request names if it is unsupported and `newest` therefore applies.
     ///
-    /// - Parameter fields: the request's fields.
-    /// - Returns: the unsupported version; nil if there is none, or if it is far out of range, so that clients cannot
-    ///   make up any number of versions.
+    /// The result is nil if the version is far out of range, so that clients cannot make up any number of versions.
     package func unknownVersion(in fields: HTTPFields) -> Int? {
         guard family == .ietf, interopVersion == nil,
             let named = StructuredField.integer(.uploadDraftInteropVersion, in: fields),
@@ -135,10 +133,10 @@ package struct Dialect: Sendable, Equatable {
 
     package static let tus = Dialect(nil, family: .tus)
 
-    /// All dialects with an interop version, in order.
+    /// All dialects with an interop version, in ascending order.
     package static let rows = versions.map { Dialect($0) }
 
-    /// Returns the dialect of an interop version, or nil if it is unknown.
+    /// Returns the dialect of an interop version, or nil if the version is unknown.
     package static func known(_ version: Int64) -> Dialect? {
         Int(exactly: version).flatMap {
             versions.contains($0) ? rows[$0 - versions.lowerBound] : nil

@@ -1,8 +1,8 @@
 // Detects the protocol of a request.
 //
-// Rules; the first match wins. On an upload resource: a mark of the draft, then one of tus, then the protocol of the
-// upload's creation. Elsewhere: a valid completeness field, even together with `Tus-Resumable`; then `Tus-Resumable`.
-// `Upload-Length` or `Upload-Offset` alone is not a mark.
+// The first matching rule applies. On an upload resource: a mark of the draft, then a mark of tus, then the protocol of
+// the upload's creation. Elsewhere: a valid completeness field, even together with `Tus-Resumable`; then
+// `Tus-Resumable`. `Upload-Length` or `Upload-Offset` alone is not a mark.
 
 import HTTPTypes
 
@@ -12,12 +12,12 @@ package enum ProtocolFamily: Sendable, Equatable {
     case ietf
     case tus
 
-    /// Detects the protocol of a request from its fields; nil if no field identifies one.
+    /// Detects the protocol of a request from its fields; nil if no field identifies a protocol.
     ///
     /// `isOnResource` is evaluated only if the request may be tus.
     package init?(of head: RequestHead, isOnResource: @autoclosure () -> Bool) {
         let marks = Marks(head.fields)
-        // OPTIONS asks for general capabilities (RFC 9110), and tus ignores the version in it.
+        // OPTIONS asks for general capabilities (RFC 9110), and tus ignores the version in such a request.
         guard marks.hasTusVersion || marks.hasTusType, head.method != .options else {
             guard marks.isIETF else { return nil }
             self = .ietf
@@ -41,7 +41,7 @@ package enum ProtocolFamily: Sendable, Equatable {
 
         init(_ fields: HTTPFields) {
             for field in fields {
-                // The first letter rules out most fields cheaply.
+                // Rules out most fields cheaply.
                 switch field.name.canonicalName.utf8.first {
                 case UInt8(ascii: "t"): if field.name == .tusResumable { hasTusVersion = true }
                 case UInt8(ascii: "u"):
@@ -67,7 +67,7 @@ package enum ProtocolFamily: Sendable, Equatable {
 /// An upload's protocol and, in tus, whether it is a part of another upload or made of parts.
 package struct UploadKind: Sendable, Equatable {
     package var family = ProtocolFamily.ietf
-    /// Whether the upload is only a part of another and never delivered by itself (tus, "concatenation").
+    /// Whether the upload is only a part of another upload and never delivered by itself (tus, "concatenation").
     package var isPart = false
     /// Whether the upload is concatenated from parts.
     package var isFinal = false

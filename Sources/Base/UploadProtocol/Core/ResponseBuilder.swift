@@ -41,7 +41,7 @@ package struct ResponseBuilder: ResponseWording {
         return ResponseHead(status: .uploadResumptionSupported, fields: fields)
     }
 
-    /// Builds the 201 for a creation; it links the upload's status resource (RFC 8631 §4).
+    /// Builds the 201 for a creation, with a link to the upload's status resource (RFC 8631 §4).
     package func created(location: String, offset: Int64) -> Response {
         var fields = start(capacity: 6)
         fields.append(.location, location)
@@ -208,13 +208,13 @@ package struct ResponseBuilder: ResponseWording {
 }
 
 extension HTTPResponse.Status {
-    /// 424 (RFC 4918 §11.4).
+    /// The status 424 (RFC 4918 §11.4).
     static let failedDependency = HTTPResponse.Status(
         code: 424,
         reasonPhrase: "Failed Dependency"
     )
 
-    /// 104 (Upload Resumption Supported; draft-12 §5).
+    /// The status 104 (Upload Resumption Supported; draft-12 §5).
     package static let uploadResumptionSupported = HTTPResponse.Status(
         code: 104,
         reasonPhrase: "Upload Resumption Supported"

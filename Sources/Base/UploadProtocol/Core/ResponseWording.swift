@@ -1,6 +1,7 @@
 // The responses to a request, in its protocol.
 //
-// UploadRequest and UploadState decide before. ResponseBuilder implements the draft, TusResponseBuilder tus.
+// UploadRequest and UploadState decide which response is built. ResponseBuilder implements the draft;
+// TusResponseBuilder implements tus.
 
 package import HTTPTypes
 package import SpoolgateTextFormats
@@ -19,7 +20,7 @@ package protocol ResponseWording: Sendable {
 
     /// Builds a 104 that reports a durable offset; requires `dialect.allowsProgress`.
     ///
-    /// There is no `Location` (draft-12 §4.1.1, §4.4.2).
+    /// The response has no `Location` (draft-12 §4.1.1, §4.4.2).
     func interimProgress(offset: Int64) -> ResponseHead
 
     /// Builds the response to a creation that leaves the upload incomplete.
@@ -42,7 +43,7 @@ package protocol ResponseWording: Sendable {
     /// Builds the response for a durable upload that will be delivered later (RFC 9110 §15.3.3).
     ///
     /// `resource` is the URI of the upload resource; the response links its status resource (RFC 8631 §4). `length` is
-    /// that of the whole representation in bytes, or nil for an ordinary upload, whose response has none of the
+    /// the length of the whole representation in bytes. Pass nil for an ordinary upload, whose response has none of the
     /// protocol's fields.
     func accepted(id: UploadID, resource: String, length: Int64?) -> Response
 
@@ -50,11 +51,11 @@ package protocol ResponseWording: Sendable {
 
     /// Builds the head of the target resource's final response, with the protocol's fields.
     ///
-    /// `head` was filtered by `UpstreamFields.relayed`, `offset` is the length of the whole representation in bytes,
-    /// and `location` is the URI of the upload resource for a creation, otherwise nil.
+    /// `head` must have been filtered by `UpstreamFields.relayed`, `offset` is the length of the whole representation
+    /// in bytes, and `location` is the URI of the upload resource for a creation, otherwise nil.
     func final(_ head: ResponseHead, offset: Int64, location: String?) -> FinalHead
 
-    /// Builds the response to a refused request; `offset` is durable, or nil if the request concerns no upload.
+    /// Builds the response to a refused request; `offset` must be durable, or nil if the request concerns no upload.
     func refused(_ refusal: Refusal, offset: Int64?) -> Response
 }
 

@@ -5,12 +5,12 @@
 extension UploadState {
     /// The decisions for requests on an upload in one phase.
     package struct Row {
-        /// For an append that starts at the offset and does not complete the upload.
+        /// The decision on an append that starts at the offset and does not complete the upload.
         package let more: Answer
-        /// For an append that starts at the offset and completes the upload.
+        /// The decision on an append that starts at the offset and completes the upload.
         package let completing: Answer
         package let retrieval: RetrievalDecision
-        /// For an offset retrieval by a client that treats offset == length as success.
+        /// The decision on an offset retrieval by a client that treats offset == length as success.
         package let eagerRetrieval: RetrievalDecision
         package let cancellation: CancellationDecision
     }
@@ -102,7 +102,7 @@ extension UploadState {
         case deliver
         /// Respond with 202 again.
         case accepted
-        /// Respond with the stored final response, or with `otherwise` if it is missing.
+        /// Respond with the stored final response, or with `otherwise` if none is stored.
         indirect case replay(otherwise: Refusal)
         /// Refuse the request; received bytes are kept.
         indirect case refuse(Refusal)
@@ -131,13 +131,13 @@ extension UploadState {
         case breakOff
     }
 
-    /// How long requests can use an upload; requests on an expired upload are answered with 404.
+    /// How long requests can use an upload; requests on an expired upload receive 404.
     package enum Lifetime: Sendable, Equatable {
-        /// The route's `UploadLimits.maxAge`, from the last activity.
+        /// The route's `UploadLimits.maxAge`, counted from the last activity.
         case sinceActivity
-        /// The time that the route keeps final responses.
+        /// The time for which the route keeps final responses.
         case sinceResponse
-        /// No lifetime that requests enforce.
+        /// Requests enforce no lifetime.
         case none
     }
 }

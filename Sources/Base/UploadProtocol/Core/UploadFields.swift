@@ -1,10 +1,13 @@
 // The protocol's fields of one request, read in one pass.
 //
-// A malformed or repeated field counts as missing (draft-12 §4.1.1 to §4.1.3). UploadRequest decides on combinations.
+// A malformed or repeated field counts as missing (draft-12 §4.1.1 to §4.1.3). UploadRequest decides on combinations of
+// fields.
 
 import HTTPTypes
 
-/// The fields of creations and appends; nil if missing or ignored.
+/// The fields of creations and appends.
+///
+/// A property is nil if its field is missing or ignored.
 struct UploadFields {
     private(set) var offset: Int64?
     private(set) var length: Int64?
@@ -20,7 +23,7 @@ struct UploadFields {
         var types = Only()
         let marker = dialect.completenessField
         for field in fields {
-            // The first letter rules out most fields cheaply.
+            // Rules out most fields cheaply.
             switch field.name.canonicalName.utf8.first {
             case UInt8(ascii: "u"):
                 if field.name == .uploadOffset {
@@ -47,7 +50,8 @@ struct UploadFields {
             types.value.map { MediaType.of($0, is: UploadResources.partialMediaType) } ?? false
     }
 
-    /// Returns the refusal of a request that is neither a creation nor an append; nil if it may have these fields.
+    /// Returns the refusal of a request that is neither a creation nor an append; nil if the request may have these
+    /// fields.
     func strayRefusal(_ dialect: Dialect) -> Refusal? {
         guard dialect.refusesStrayFields else { return nil }
         if offset != nil { return .strayField(.uploadOffset) }

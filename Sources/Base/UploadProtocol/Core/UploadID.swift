@@ -15,7 +15,7 @@ package struct UploadID: Hashable, Sendable, CustomStringConvertible {
         self.low = low
     }
 
-    /// Parses the 26-character form; nil for any other text, including upper case.
+    /// Parses the 26-character form; returns nil for any other text, including upper case.
     package init?(_ text: some StringProtocol) {
         self.init(bytes: text.utf8)
     }
@@ -44,7 +44,7 @@ package struct UploadID: Hashable, Sendable, CustomStringConvertible {
         (self.high, self.low) = (high, low)
     }
 
-    /// 26 characters from `0-9a-v` (RFC 4648 §7, lower case, no padding).
+    /// The identifier as 26 characters from `0-9a-v` (RFC 4648 §7, lower case, no padding).
     package var description: String {
         String(unsafeUninitializedCapacity: Self.characterCount) { characters in
             write(to: characters)
@@ -54,7 +54,7 @@ package struct UploadID: Hashable, Sendable, CustomStringConvertible {
 
     /// Calls `body` with the 26 characters.
     ///
-    /// Not generic, because a generic result would be three times as slow.
+    /// The function is not generic, because a generic result would be three times as slow.
     package func withCharacters(_ body: (UnsafeBufferPointer<UInt8>) -> Void) {
         withUnsafeTemporaryAllocation(of: UInt8.self, capacity: Self.characterCount) { characters in
             write(to: characters)

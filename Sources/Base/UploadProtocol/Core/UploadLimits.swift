@@ -6,17 +6,17 @@ import SpoolgateTextFormats
 
 /// The limits of one route (draft-12 §4.1.4); sizes in bytes, ages in seconds.
 package struct UploadLimits: Sendable, Equatable {
-    /// The maximum size of a representation; > 0.
+    /// The maximum size of a representation; must be positive.
     package var maxSize: Int64
     /// The minimum size of an upload that can be resumed; 0 makes all uploads resumable.
     ///
-    /// A request with a whole upload of known, smaller length is an ordinary request.
+    /// A request that contains a whole upload of a smaller, known length is an ordinary request.
     package var minSize: Int64
     /// The maximum content size of one creation or append; nil if unlimited.
     package var maxAppendSize: Int64?
     /// The minimum content size of an append that does not complete the upload; 0 if there is no minimum.
     package var minAppendSize: Int64
-    /// The lifetime of an upload after its last activity; > 0.
+    /// The lifetime of an upload after its last activity; must be positive.
     package var maxAge: Int64
 
     /// The largest size that can be announced, fifteen digits (RFC 9651 §3.3.1).
@@ -39,8 +39,8 @@ package struct UploadLimits: Sendable, Equatable {
 
     /// Returns the refusal of an upload that is too large, with 413 (draft-12 §4.1.4).
     ///
-    /// - Parameter size: the size of the whole upload in bytes, as far as it is known, or nil if unknown.
-    /// - Returns: the refusal, or nil if the size is allowed or unknown.
+    /// `size` is the size of the whole upload in bytes that is known so far. The result is nil if the size is allowed
+    /// or unknown.
     package func refusal(ofSize size: Int64?) -> Refusal? {
         size ?? 0 > maxSize ? tooLarge : nil
     }
@@ -49,7 +49,7 @@ package struct UploadLimits: Sendable, Equatable {
 
     /// Returns the value of `Upload-Limit`, such as `max-size=1000, min-size=0, max-age=3600`.
     ///
-    /// `remainingAge` is in seconds from this response on; if nil, `maxAge` is used.
+    /// `remainingAge` is the time from this response to the upload's expiry, in seconds; if nil, `maxAge` is used.
     package func fieldValue(_ lifetimeKey: String, remainingAge: Int64? = nil) -> String {
         var text = ByteBuilder(room: 128)
         func put(_ key: StaticString, _ value: Int64) {

@@ -1,4 +1,4 @@
-// Classifies requests: the only place that turns a head into an operation.
+// Classifies requests. No other code turns a head into an operation.
 //
 // Pure, and independent of uploads' states. Tus/TusRequest reads the fields of tus. Invariant: a field that the draft
 // says to ignore never changes the result.
@@ -17,7 +17,7 @@ package enum Completeness: Sendable, Equatable {
 package enum UploadRequest: Sendable, Equatable {
     /// Creates an upload resource (draft-12 §4.2).
     case creation(Creation)
-    /// Creates an upload from parts, with their URLs as sent (tus).
+    /// Creates an upload from the parts with these URLs, as sent (tus).
     case concatenation([String])
     /// HEAD or GET on an upload resource (draft-12 §4.3).
     case offsetRetrieval(UploadID)
@@ -25,7 +25,8 @@ package enum UploadRequest: Sendable, Equatable {
     case append(UploadID, Append)
     /// DELETE on an upload resource (draft-12 §4.5).
     case cancellation(UploadID)
-    /// OPTIONS on a target resource or `*`: forwarded; the response gains `Upload-Limit` (draft-12 §4.1.4).
+    /// OPTIONS on a target resource or `*`. The request is forwarded, and `Upload-Limit` is added to the response
+    /// (draft-12 §4.1.4).
     case options
     /// OPTIONS on an upload resource, served by the gateway.
     case resourceOptions(UploadID)
@@ -39,8 +40,8 @@ package enum UploadRequest: Sendable, Equatable {
     case ordinaryUpload(isMarked: Bool)
     /// An upload to an upstream that handles tus itself (setting `tus: pass`); streamed.
     ///
-    /// `room` is the maximum number of content bytes, given the offset. `length` is the size of the whole upload in
-    /// bytes, or nil.
+    /// `room` is the maximum number of content bytes allowed after the request's offset. `length` is the size of the
+    /// whole upload in bytes, or nil if unknown.
     case passedUpload(room: Int64, length: Int64?)
     /// Any other request; streamed in both directions.
     case passThrough
@@ -63,7 +64,7 @@ package enum UploadRequest: Sendable, Equatable {
         package var completeness: Completeness
         /// The length of the representation; nil if the message does not state it (draft-12 §4.1.3).
         package var length: Int64?
-        /// Whether any content must be refused for its media type; the message may be empty.
+        /// Whether content must be refused because of its media type; an empty message is allowed.
         package var mustBeEmpty = false
     }
 
@@ -78,11 +79,7 @@ package enum UploadRequest: Sendable, Equatable {
 
     /// Classifies a request (in the order upload resource, OPTIONS, creation, ordinary request).
     ///
-    /// - Parameters:
-    ///   - head: the request as received.
-    ///   - dialect: the dialect of the request.
-    ///   - resources: the names of upload resources on this route.
-    ///   - limits: the route's limits; sizes that the head states are checked here, before any content is read.
+    /// Sizes that the head states are checked against the limits before any content is read.
     package init(
         _ head: RequestHead,
         dialect: Dialect,
@@ -125,11 +122,12 @@ package enum UploadRequest: Sendable, Equatable {
 
     fileprivate static let uploadMethods: [HTTPRequest.Method] = [.post, .put, .patch]
 
-    /// Classifies a request that is not on an upload resource and uses no upload protocol; only here can it pass
-    /// through.
+    /// Classifies a request that is not on an upload resource and uses no upload protocol.
+    ///
+    /// Only such a request can pass through.
     ///
     /// Invariant: a request that the upstream may treat as an upload is an upload here, regardless of its other fields.
-    /// `isPart` is true if it may have a `Content-Range`.
+    /// Pass false for `isPart` if the request has no `Content-Range`.
     init(unclaimed head: RequestHead, limits: UploadLimits, isPart: Bool = true) {
         if head.mayBeUpload {
             self.init(ordinary: head, isMarked: false, limits: limits, isPart: isPart)
@@ -142,7 +140,7 @@ package enum UploadRequest: Sendable, Equatable {
 
     /// Classifies a tus request that the upstream handles (setting `tus: pass`).
     ///
-    /// The limits apply to the whole upload, as far as the request states it.
+    /// The limits apply to the size of the whole upload if the request states the size.
     package init(passed head: RequestHead, limits: UploadLimits) {
         guard head.mayBeUpload else {
             self.init(unclaimed: head, limits: limits)
@@ -279,7 +277,7 @@ package enum UploadRequest: Sendable, Equatable {
         self = .creation(Creation(completeness: completeness, length: length))
     }
 
-    /// Returns the refusal of a creation with `count` bytes of content, or nil.
+    /// Returns the refusal of a creation with `count` bytes of content, or nil if the creation is allowed.
     private static func refusal(
         of count: Int64,
         _ completeness: Completeness,
@@ -314,10 +312,10 @@ extension RequestHead {
             }
     }
 
-    /// Whether a field such as `X-HTTP-Method-Override` names `method`; any of several joined values counts.
+    /// Whether a field such as `X-HTTP-Method-Override` names `method`, alone or among several joined values.
     func overrides(with method: HTTPRequest.Method) -> Bool {
         fields.contains { field in
-            // The first letter rules out most fields cheaply.
+            // Rules out most fields cheaply.
             guard field.name.canonicalName.utf8.first == UInt8(ascii: "x") else { return false }
             switch field.name.canonicalName {
             case "x-http-method-override", "x-http-method", "x-method-override":
@@ -332,11 +330,8 @@ extension RequestHead {
 extension UploadLimits {
     /// Returns the refusal of content that is too large or too small for one message (draft-12 §4.1.4).
     ///
-    /// - Parameters:
-    ///   - count: the content length in bytes, from the message's head.
-    ///   - completeness: the completeness that the message states.
-    ///   - isCreation: whether the message is a creation; an empty creation is never too small.
-    /// - Returns: the refusal, or nil if the content is within the limits.
+    /// `count` is the content length in bytes from the message's head. An empty creation is never too small. The result
+    /// is nil if the content is within the limits.
     package func refusal(
         ofContent count: Int64,
         _ completeness: Completeness,

@@ -12,7 +12,7 @@ import SpoolgateTextFormats
 package struct UploadResources: Sendable, Equatable {
     /// A fixed path prefix that ends in `/`; if nil, an upload resource is below the path of its creation.
     package var prefix: String?
-    /// The name of this gateway if several share a service; otherwise nil.
+    /// The name of this gateway if several gateways share a service; otherwise nil.
     package var node: String?
 
     /// Creates a naming scheme.
@@ -53,7 +53,9 @@ package struct UploadResources: Sendable, Equatable {
         case malformed
     }
 
-    /// Returns the resource that `path`, without a query, names.
+    /// Returns the resource that `path` names.
+    ///
+    /// `path` must not contain a query.
     package func match(_ path: some StringProtocol) -> Match {
         path.utf8.withContiguousStorageIfAvailable { match($0) }
             ?? Array(path.utf8).withUnsafeBufferPointer { match($0) }
@@ -90,13 +92,13 @@ package struct UploadResources: Sendable, Equatable {
         return .malformed
     }
 
-    /// Returns the path of the upload resource for a creation at `creationPath`, which has no query.
+    /// Returns the path of the upload resource for a creation at `creationPath`, which must not contain a query.
     package func path(of id: UploadID, creationPath: some StringProtocol) -> String {
         var path = ByteBuilder(room: 128)
         if let prefix {
             path.put(text: prefix)
         } else {
-            // The marker has the slash already.
+            // The marker already contains the slash.
             var text = String(creationPath)
             if text.utf8.last == UInt8(ascii: "/") { text.removeLast() }
             path.put(text: text)

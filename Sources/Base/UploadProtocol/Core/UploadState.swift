@@ -11,9 +11,9 @@
 //  1. An append must start at the offset; otherwise it is refused with the offset (draft-12 §4.4.2, §7.1). This rule
 //     precedes all others. The offset never decreases once acknowledged (§4.1.1).
 //  2. Offset == length completes nothing; only a message that says "complete" does (§4.1.2, §4.1.3). In tus, the
-//     message that reaches the length does, and a part of another upload is never complete.
-//  3. A length never changes once stated, and no content may exceed it (§4.1.3, §4.4.2). Since version 7, content that
-//     does deactivates the upload (`Dialect.deactivatesOnExcess`).
+//     message that reaches the length completes the upload, and a part of another upload is never complete.
+//  3. A length never changes once stated, and no content may exceed it (§4.1.3, §4.4.2). Since version 7, excess
+//     content deactivates the upload (`Dialect.deactivatesOnExcess`).
 //  4. Limits apply to future content; an accepted length remains accepted (§4.1.4).
 //  5. A complete upload accepts no content. An empty append that says "complete" starts the delivery, or receives the
 //     stored response (§4.4.2).
@@ -23,7 +23,8 @@
 //  8. "Complete" is reported if the final response is stored (draft-12 §4.1.2), and in refusals if resuming might
 //     deliver the upload twice.
 //  9. A client that treats offset == length as success (`Dialect.takesOffsetForSuccess`) receives that offset only if
-//     the upstream accepted the upload: its retrieval is an attempt first. Otherwise it receives 423 or 410.
+//     the upstream accepted the upload. Therefore, its retrieval first attempts the delivery. Otherwise the client
+//     receives 423 or 410.
 // 10. A cancellation removes the upload (§4.5), unless it is waiting for an operator.
 
 /// The state of one upload, as the protocol needs it.
@@ -107,7 +108,7 @@ package struct UploadState: Sendable, Equatable {
 
     /// The decision on an append before its content is read.
     package enum AppendDecision: Sendable, Equatable {
-        /// Receive the content, then call `decideAtEnd`, or `decideExcess` if it exceeds the ceiling.
+        /// Receive the content, then call `decideAtEnd`, or `decideExcess` if the content exceeds the ceiling.
         ///
         /// The ceiling of a complete upload is its offset.
         case receive(Ceiling)
@@ -151,14 +152,16 @@ package struct UploadState: Sendable, Equatable {
         switch answer {
         case .goOn, .deliver, .accepted, .replay:
             guard append.contentLength == .unknown else { return .answer(answer) }
-            // The content must prove to be empty first. A repair may have left the offset below the length.
+            // The content must first prove to be empty. A repair may have left the offset below the length.
             return .receive(Ceiling(offset: offset, isLength: true, length: length))
         case .refuse, .breakOff:
             return .answer(answer)
         }
     }
 
-    /// Decides after the proper end of a message's content, which `offset` includes.
+    /// Decides after a message's content ended properly.
+    ///
+    /// `offset` must include that content.
     package func decideAtEnd(_ completeness: Completeness, dialect: Dialect) -> Answer {
         let answer = answer(to: completeness, dialect)
         guard answer == .deliver, let length, length != offset else { return answer }
@@ -190,11 +193,9 @@ package struct UploadState: Sendable, Equatable {
 
     /// Decides on an offset retrieval (draft-12 §4.3).
     ///
-    /// - Parameters:
-    ///   - dialect: the dialect of the retrieval.
-    ///   - hasTried: whether a delivery was already attempted for this retrieval. No client has received the final
-    ///     response then, so "incomplete" is reported; a client that wants the response sends an empty append.
-    /// - Returns: the decision; never `deliverFirst` if `hasTried`.
+    /// If `hasTried` is true, a delivery was already attempted for this retrieval, and no client has received the final
+    /// response. The decision is then never `deliverFirst`, and "complete" is not reported; a client that wants the
+    /// response sends an empty append.
     package func decideRetrieval(_ dialect: Dialect, hasTried: Bool = false) -> RetrievalDecision {
         let row = row(dialect)
         let decision = dialect.takesOffsetForSuccess ? row.eagerRetrieval : row.retrieval
@@ -259,7 +260,7 @@ package struct UploadState: Sendable, Equatable {
     }
 
     private func ceiling(length: Int64?, limits: UploadLimits) -> Ceiling {
-        // The offset is within the limits unless they were lowered since.
+        // The offset is within the limits unless the limits have since been lowered.
         var end = length ?? max(offset, limits.maxSize)
         if let maxAppendSize = limits.maxAppendSize {
             let (last, overflow) = offset.addingReportingOverflow(maxAppendSize)
@@ -275,7 +276,7 @@ package struct UploadState: Sendable, Equatable {
         case attempt
         /// The final response is stored: the upstream's, or that of a check before the attempt.
         case response = "final response"
-        /// The delivery is due later: after a 202, or because an attempt failed and a retry is safe.
+        /// The delivery is due later, after a 202 or because an attempt failed and a retry is safe.
         case postponed
         /// The upstream did not respond, and a retry is not safe.
         case silence = "no response"

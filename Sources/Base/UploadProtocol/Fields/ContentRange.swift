@@ -5,14 +5,14 @@
 package import HTTPTypes
 import SpoolgateTextFormats
 
-/// The part of a representation that a request's content is.
+/// The part of a representation that a request contains.
 package struct ContentRange: Sendable, Equatable {
-    /// The length of the whole representation in bytes; nil if it is not stated.
+    /// The length of the whole representation in bytes; nil if not stated.
     ///
-    /// The larger of the number after the slash and the end of the part; at most `Int64.max`.
+    /// The length is the larger of the number after the slash and the end of the part; at most `Int64.max`.
     package var length: Int64?
 
-    /// Parses a field value; the largest of several lengths counts.
+    /// Parses a field value; the largest of several lengths is used.
     init(_ value: String) {
         for part in value.utf8.split(separator: UInt8(ascii: ",")) {
             let sides = part.split(
@@ -35,9 +35,9 @@ package struct ContentRange: Sendable, Equatable {
 }
 
 extension HTTPFields {
-    /// The request's `Content-Range`; nil if the field is missing, so that the content is not a part.
+    /// The request's `Content-Range`; nil if the field is missing, which means that the content is not a part.
     package var contentRange: ContentRange? {
-        // The values of several lines are joined to one list.
+        // The values of several lines are joined into one list.
         contains(.contentRange) ? self[.contentRange].map { ContentRange($0) } : nil
     }
 }

@@ -8,7 +8,7 @@ import SpoolgateTextFormats
 
 /// A supported digest algorithm, of the integrity fields (RFC 9530 §7.2) or of tus only.
 package enum DigestAlgorithm: String, Sendable, Hashable {
-    /// Used only by tus clients, against transmission errors.
+    /// Used only by tus clients, to detect transmission errors.
     case sha1
     case sha256 = "sha-256"
     case sha512 = "sha-512"
@@ -33,14 +33,13 @@ package struct DigestValues: Sendable, Equatable {
     /// Creates an empty set of digests.
     package init() {}
 
-    /// Reads an integrity field of a request.
+    /// Reads an integrity field of a request, `Content-Digest` or `Repr-Digest`.
     ///
-    /// - Parameters:
-    ///   - name: `Content-Digest` or `Repr-Digest`.
-    ///   - fields: the request's fields; several lines of one field form one Dictionary.
-    /// - Throws: `Refusal.invalidDigest` if the field is not a Dictionary, or if the value of a known algorithm is not
-    ///   a Byte Sequence of that algorithm's length. It is not ignored, because a client that sends a digest expects it
-    ///   to be verified.
+    /// Several lines of one field form one Dictionary.
+    ///
+    /// - Throws: `Refusal.invalidDigest` if the field is not a Dictionary, or if the value of a known algorithm is
+    ///   not a Byte Sequence of that algorithm's length. Such a field is not ignored, because a client that sends a
+    ///   digest expects it to be verified.
     package init(_ name: HTTPField.Name, in fields: HTTPFields) throws(Refusal) {
         guard let dictionary = try Self.dictionary(name, in: fields) else { return }
         for algorithm in DigestAlgorithm.integrity {
@@ -65,7 +64,8 @@ package struct DigestValues: Sendable, Equatable {
 
     package var algorithms: Set<DigestAlgorithm> { Set(values.keys) }
 
-    /// The digest of an algorithm, or nil; a new value must have the algorithm's length.
+    /// The digest of an algorithm, or nil if missing; a value being set must have the length of the algorithm's
+    /// digests.
     package subscript(_ algorithm: DigestAlgorithm) -> [UInt8]? {
         get { values[algorithm] }
         set {
@@ -77,8 +77,7 @@ package struct DigestValues: Sendable, Equatable {
         }
     }
 
-    /// Whether each of these digests equals the digest of the same algorithm in `computed`, which must have all of
-    /// them.
+    /// Whether `computed` contains each of these digests with the same value.
     package func agrees(with computed: DigestValues) -> Bool {
         values.allSatisfy { computed.values[$0.key] == $0.value }
     }
@@ -105,11 +104,12 @@ package struct DigestValues: Sendable, Equatable {
 }
 
 extension DigestAlgorithm {
-    /// Returns the algorithm that a client prefers for `Repr-Digest` (RFC 9530 §4), or nil.
+    /// Returns the algorithm that a client prefers for `Repr-Digest` (RFC 9530 §4), or nil if no supported algorithm is
+    /// acceptable.
     ///
     /// Preferences are Integers from 0 (not acceptable) to 10 (most preferred). Malformed entries are ignored.
     package static func wanted(in fields: HTTPFields) -> DigestAlgorithm? {
-        // `try?`: an unreadable field counts as missing.
+        // An unreadable field counts as missing.
         guard let dictionary = try? DigestValues.dictionary(.wantReprDigest, in: fields) else {
             return nil
         }

@@ -3,7 +3,7 @@
 package import HTTPTypes
 
 extension HTTPFields {
-    /// Returns the value of a field, with all its lines joined, or nil if it is missing.
+    /// Returns the value of a field, with all its lines joined, or nil if the field is missing.
     ///
     /// Equivalent to the subscript of `HTTPFields`, but ten times as fast for a field with a single line.
     package func value(of name: HTTPField.Name) -> String? {

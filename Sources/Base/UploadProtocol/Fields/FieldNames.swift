@@ -9,7 +9,7 @@ extension HTTPField.Name {
     package static let uploadDraftInteropVersion = made("Upload-Draft-Interop-Version")
     /// `Upload-Complete`, a Boolean (draft-12 §4.1.2).
     package static let uploadComplete = made("Upload-Complete")
-    /// A Boolean, the inverse of `Upload-Complete` (draft-01 §3).
+    /// `Upload-Incomplete`, a Boolean, the inverse of `Upload-Complete` (draft-01 §3).
     package static let uploadIncomplete = made("Upload-Incomplete")
     /// `Upload-Offset`, an Integer (draft-12 §4.1.1).
     package static let uploadOffset = made("Upload-Offset")
@@ -19,7 +19,7 @@ extension HTTPField.Name {
     package static let uploadLimit = made("Upload-Limit")
     /// `Incremental`, a Boolean (RFC 10036 §3).
     package static let incremental = made("Incremental")
-    /// See RFC 8288 §3.
+    /// `Link` (RFC 8288 §3).
     package static let link = made("Link")
     /// `Accept-Patch` (RFC 5789 §3.1).
     package static let acceptPatch = made("Accept-Patch")
@@ -28,12 +28,12 @@ extension HTTPField.Name {
 
     /// `Idempotency-Key`, which lets a server recognise a repeated request.
     package static let idempotencyKey = made("idempotency-key")
-    /// The target of MOVE and COPY (RFC 4918 §10.3).
+    /// `Destination`, the target of MOVE and COPY (RFC 4918 §10.3).
     package static let destination = made("Destination")
-    /// A head carries the host as a field (RFC 9110 §7.2).
+    /// `Host`, in which a head states the host (RFC 9110 §7.2).
     package static let host = made("Host")
 
-    /// Creates a name from a valid token; traps if it is invalid.
+    /// Creates a name from a token; traps if the token is invalid.
     package static func made(_ text: String) -> HTTPField.Name {
         guard let name = HTTPField.Name(text) else {
             preconditionFailure("\(text) is not a field name")

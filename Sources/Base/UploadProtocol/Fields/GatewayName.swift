@@ -13,16 +13,13 @@ package final class GatewayName: Sendable {
     package let via: HTTPField
     private let text: String
 
-    /// Creates a name; `token` has letters and digits that are unique to this gateway.
+    /// Creates a name; `token` must consist of letters and digits and be unique to this gateway.
     package init(token: String) {
         text = "spoolgate-\(token)"
         via = HTTPField(name: .via, value: "1.1 \(text)")
     }
 
-    /// Whether a request has already passed through this gateway, possibly in another form.
-    ///
-    /// - Parameter fields: the request's fields.
-    /// - Returns: true if `Via` contains the gateway's name.
+    /// Whether `Via` shows that a request has already passed through this gateway, possibly in another form.
     package func isNamed(in fields: HTTPFields) -> Bool {
         fields.contains(.via) && isNamed(in: fields[.via] ?? "")
     }

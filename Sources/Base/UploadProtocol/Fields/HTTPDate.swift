@@ -38,7 +38,7 @@ package enum HTTPDate {
     ///
     /// The forms are `Sun, 06 Nov 1994 08:49:37 GMT`, `Sunday, 06-Nov-94 08:49:37 GMT` and `Sun Nov  6 08:49:37 1994`;
     /// the day of the week is not checked. `now` and the result are seconds since 1970-01-01 UTC, negative before 1970.
-    /// A two-digit year is at most 50 years after `now`.
+    /// A two-digit year is read as at most 50 years after `now`.
     package static func seconds(_ text: String, now: Int64) -> Int64? {
         let words = text.split { $0 == " " || $0 == "," }
         switch words.count {

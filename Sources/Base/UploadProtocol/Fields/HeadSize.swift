@@ -1,6 +1,6 @@
 // Limits a response's head to a size that web servers can relay.
 //
-// nginx reads the head into one buffer (fastcgi_buffer_size, 64 KiB as shipped). If it does not fit, the client
+// nginx reads the head into one buffer (fastcgi_buffer_size, 64 KiB as shipped). If the head does not fit, the client
 // receives 502 and never learns that its upload was accepted. Invariant: `fitting` always fits.
 
 import HTTPTypes
@@ -14,7 +14,7 @@ extension ResponseHead {
     /// The size of the field lines in bytes.
     package var fieldBytes: Int { fields.reduce(0) { $0 + $1.lineBytes } }
 
-    /// The head, with only the fields that describe the response and its content if not all of them fit.
+    /// The head, reduced to fields that describe the response and its content if not all fields fit.
     package var fitting: ResponseHead {
         guard fieldBytes > Self.mostFieldBytes else { return self }
         var head = self
@@ -28,7 +28,7 @@ extension ResponseHead {
         return head
     }
 
-    // Each at most once and of `mostOfOne` bytes, these stay below `mostFieldBytes`.
+    // Each field occurs at most once with at most `mostOfOne` bytes, so that the total stays below `mostFieldBytes`.
     private static let kept: Set<HTTPField.Name> = [
         .contentType, .contentEncoding, .contentLanguage, .contentDisposition, .contentRange,
         .location,

@@ -1,6 +1,6 @@
 // Media types and their comparison (RFC 9110 §8.3.1).
 //
-// Compares bytes, not characters; ignores parameters and the case of ASCII letters.
+// Compares bytes, not characters.
 
 import HTTPTypes
 
@@ -25,12 +25,9 @@ package enum MediaType {
         text.utf8.prefix(10).elementsEqual("multipart/".utf8) { ($0 | 0x20) == ($1 | 0x20) }
     }
 
-    /// Whether a `Content-Type` is `expected`, with or without parameters.
+    /// Whether a `Content-Type` is `expected`, with or without parameters, ignoring case.
     ///
-    /// - Parameters:
-    ///   - value: the field's value.
-    ///   - expected: type and subtype in lower case.
-    /// - Returns: true if they match, ignoring case.
+    /// `expected` must be the type and subtype in lower case.
     package static func of(_ value: String, is expected: String) -> Bool {
         guard value.utf8.count >= expected.utf8.count else { return false }
         var rest = value.utf8.makeIterator()

@@ -1,4 +1,4 @@
-// The client's metadata in `Upload-Metadata` (tus 1.0, core extension "creation").
+// The metadata of tus 1.0 (extension "creation").
 //
 // Pure. A malformed pair is ignored. Invariant: keys are unique and consist of visible ASCII characters.
 
@@ -12,7 +12,7 @@ package struct UploadMetadata: Sendable {
 
     /// Parses pairs `key base64`, separated by commas; the value may be missing.
     ///
-    /// If a key is repeated, the first pair counts. Invalid UTF-8 in a value is replaced by U+FFFD.
+    /// If a key is repeated, the first pair is used. Invalid UTF-8 in a value is replaced by U+FFFD.
     package init(_ fields: HTTPFields) {
         if let text = fields[.uploadMetadata] { self.init(text) } else { self.init("") }
     }
@@ -20,7 +20,7 @@ package struct UploadMetadata: Sendable {
     private init(_ text: String) {
         var keys: Set<String> = []
         for text in text.split(separator: ",") {
-            // `try?`: an invalid pair is ignored.
+            // An invalid pair is ignored.
             guard let pair = try? Self.pair(text), keys.insert(pair.key).inserted else { continue }
             pairs.append(pair)
         }
@@ -48,7 +48,7 @@ package struct UploadMetadata: Sendable {
 
     /// Checks that each key occurs once and every value is Base64, as tus requires.
     ///
-    /// - Returns: a clause that names the invalid pair and the reason, or nil.
+    /// - Returns: a clause that names the invalid pair and the reason, or nil if all are valid.
     package static func fault(of text: String) -> String? {
         // An empty value has no pair and is harmless.
         guard !text.isEmpty else { return nil }
@@ -68,15 +68,15 @@ package struct UploadMetadata: Sendable {
         return nil
     }
 
-    /// The value of a key; nil if it is missing or empty.
+    /// The value of a key; nil if the key is missing or its value is empty.
     package subscript(_ key: String) -> String? {
         pairs.first { $0.key == key && !$0.value.isEmpty }?.value
     }
 
     /// Returns the media type of the uploaded file, or nil.
     ///
-    /// This is `own`, the request's media type, if it is more specific than `application/octet-stream`, otherwise
-    /// `filetype`, unless that is a `multipart/…` type: the upstream would parse the file as a form.
+    /// The type is `own`, the request's media type, if more specific than `application/octet-stream`; otherwise
+    /// `filetype`. A `multipart/…` type in `filetype` is ignored, because the upstream would parse the file as a form.
     package func type(beside own: String?) -> String? {
         if let own, own != MediaType.any { return own }
         return self["filetype"].flatMap(MediaType.wellFormed).flatMap {

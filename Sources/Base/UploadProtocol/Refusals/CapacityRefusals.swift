@@ -1,6 +1,7 @@
 // The refusals of a gateway without capacity.
 //
-// Those that only mean "later" have `isOnlyLater` and are never sent for an existing upload (Requests/Answering.swift).
+// Refusals that only mean "later" have `isOnlyLater` and are never sent for an existing upload
+// (Requests/Answering.swift).
 
 import HTTPTypes
 
@@ -35,7 +36,7 @@ extension Refusal {
         isOnlyLater: true
     )
 
-    /// 503: too many requests wait for a final response, an authorizer or another request.
+    /// 503: too many requests are waiting for a final response, an authorizer or another request.
     package static let tooManyWait = Refusal(
         status: .serviceUnavailable,
         code: "too-many-waiting",

@@ -92,10 +92,8 @@ extension Refusal {
 
     /// 503: the upstream cannot accept the upload now.
     ///
-    /// - Parameters:
-    ///   - retryAfter: the seconds that the upstream asked to wait, or nil if it named no time.
-    ///   - isKept: whether the content is kept, so that an empty completing append starts another attempt.
-    /// - Returns: the refusal; if `isKept` is false, that of an ordinary request.
+    /// `retryAfter` is the number of seconds to wait that the upstream named, or nil. If the content is kept
+    /// (`isKept`), an empty completing append starts another attempt; otherwise the refusal is for an ordinary request.
     package static func upstreamBusy(retryAfter: Int?, isKept: Bool = true) -> Refusal {
         Refusal(
             status: .serviceUnavailable,
@@ -111,8 +109,8 @@ extension Refusal {
 
     /// 401: the upstream or the authorizer refused the upload's credentials; the content is kept.
     ///
-    /// - Parameter challenges: the values of `WWW-Authenticate` in the response.
-    /// - Returns: a refusal that asks for an empty completing append with other credentials (RFC 9110 §15.5.2).
+    /// `challenges` are the values of `WWW-Authenticate` in the response. The refusal asks for an empty completing
+    /// append with other credentials (RFC 9110 §15.5.2).
     package static func credentialsRefused(_ challenges: [String]) -> Refusal {
         Refusal(
             status: .unauthorized,
@@ -143,8 +141,7 @@ extension Refusal {
 
     /// 503: a delivery attempt is not started, because the last one was too recent.
     ///
-    /// - Parameter seconds: the seconds until the next attempt may start.
-    /// - Returns: a refusal that asks for an empty completing append after that time.
+    /// The refusal asks for an empty completing append after `seconds`.
     package static func deliveryPauses(_ seconds: Int) -> Refusal {
         Refusal(
             status: .serviceUnavailable,
@@ -169,10 +166,8 @@ extension Refusal {
 
     /// 502 or 504: the upstream was not reached and processed nothing of the upload.
     ///
-    /// - Parameters:
-    ///   - timedOut: true for 504 because of a timeout, false for 502.
-    ///   - isKept: whether the content is kept, so that an empty completing append starts another attempt.
-    /// - Returns: the refusal; if `isKept` is false, that of an ordinary request.
+    /// The status is 504 if `timedOut` is true. If the content is kept (`isKept`), an empty completing append starts
+    /// another attempt; otherwise the refusal is for an ordinary request.
     package static func notReached(timedOut: Bool, isKept: Bool) -> Refusal {
         let reason = timedOut ? "the connection timed out" : "the connection failed"
         return Refusal(
@@ -189,10 +184,8 @@ extension Refusal {
 
     /// 502 or 504: the upstream sent no response, and the upload may be sent again; the content is kept.
     ///
-    /// - Parameters:
-    ///   - reason: a clause for the client, without internal names or addresses.
-    ///   - timedOut: true for 504 because of a timeout, false for 502.
-    /// - Returns: a refusal that asks for an empty completing append.
+    /// The refusal asks for an empty completing append. `reason` is a clause for the client, without internal names or
+    /// addresses. The status is 504 if `timedOut` is true.
     package static func upstreamBrokeOff(reason: String, timedOut: Bool = false) -> Refusal {
         Refusal(
             status: timedOut ? .gatewayTimeout : .badGateway,
@@ -207,8 +200,8 @@ extension Refusal {
 
     /// 507: the destination of the upload is full and accepted nothing.
     ///
-    /// - Parameter isKept: whether the content is kept, so that an empty completing append starts another attempt.
-    /// - Returns: the refusal; if `isKept` is false, that of an ordinary request.
+    /// If the content is kept (`isKept`), an empty completing append starts another attempt; otherwise the refusal is
+    /// for an ordinary request.
     package static func destinationFull(isKept: Bool) -> Refusal {
         Refusal(
             status: insufficientStorage,
@@ -224,10 +217,8 @@ extension Refusal {
 
     /// 502 or 504: the upstream sent no response; it is unknown whether it accepted the request.
     ///
-    /// - Parameters:
-    ///   - reason: a clause for the client, without internal names or addresses.
-    ///   - timedOut: true for 504 because of a timeout, false for 502.
-    /// - Returns: a refusal that tells the client not to resume.
+    /// The refusal tells the client not to resume. `reason` is a clause for the client, without internal names or
+    /// addresses. The status is 504 if `timedOut` is true.
     package static func upstreamSilent(reason: String, timedOut: Bool = false) -> Refusal {
         Refusal(
             status: timedOut ? .gatewayTimeout : .badGateway,
@@ -276,8 +267,7 @@ extension Refusal {
 
     /// 503: the upload could not be checked before its creation or its delivery.
     ///
-    /// - Parameter isKept: whether the content is kept, so that an empty completing append starts another attempt.
-    /// - Returns: a refusal that asks the client to retry.
+    /// If the content is kept (`isKept`), an empty completing append starts another attempt.
     package static func notChecked(isKept: Bool) -> Refusal {
         Refusal(
             status: .serviceUnavailable,
@@ -290,10 +280,9 @@ extension Refusal {
         )
     }
 
-    /// 422: the inspection refused the content.
+    /// 422: the inspection refused the content; this is the upload's final response.
     ///
-    /// - Parameter message: the inspection's message for the client; may be empty.
-    /// - Returns: a refusal that is the upload's final response.
+    /// `message` is the inspection's message for the client, possibly empty.
     package static func notTaken(message: String) -> Refusal {
         Refusal(
             status: .unprocessableContent,

@@ -1,6 +1,6 @@
 // A request that the gateway itself refuses, as a value and as a problem document.
 //
-// The other files of this folder have the entries.
+// The other files of this folder define the refusals.
 
 package import HTTPTypes
 package import SpoolgateTextFormats
@@ -54,7 +54,7 @@ package struct Refusal: Error, Sendable, Equatable {
         return refusal
     }
 
-    /// The problem document (RFC 9457 §3), with `code`, and with `type` and additional members if there are any.
+    /// The problem document (RFC 9457 §3), with `code` and, if present, `type` and additional members.
     ///
     /// Without a type, the title is the status phrase, if there is one (§4.2.1).
     package var document: JSON {

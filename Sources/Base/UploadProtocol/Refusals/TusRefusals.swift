@@ -19,7 +19,7 @@ extension Refusal {
         fields: [.acceptPatch: Tus.mediaType]
     )
 
-    /// 400: neither or both of the length fields, or a malformed one.
+    /// 400: a creation has neither or both of the length fields, or a malformed one.
     static let noTusLength = Refusal(
         status: .badRequest,
         code: "missing-length",
@@ -42,10 +42,7 @@ extension Refusal {
         )
     }
 
-    /// 400: `Upload-Metadata` is malformed.
-    ///
-    /// - Parameter fault: a clause that names the pair and its fault.
-    /// - Returns: a refusal with the field's format and the fault.
+    /// 400: `Upload-Metadata` is malformed; `fault` is a clause that names the pair and its fault.
     static func malformedMetadata(_ fault: String) -> Refusal {
         malformedField(
             """
@@ -69,7 +66,7 @@ extension Refusal {
 
     /// 409: a part of the upload is on another node.
     ///
-    /// If all parts are on that node, the web server should have sent this request to it, too.
+    /// If all parts are on that node, the web server should have sent this request to that node, too.
     package static let partElsewhere = Refusal(
         status: .conflict,
         code: "part-on-other-node",
@@ -83,8 +80,7 @@ extension Refusal {
 
     /// 400: the URL of a part is not an upload of this service, or is listed twice.
     ///
-    /// - Parameter url: the URL as sent; the detail has its first 200 characters.
-    /// - Returns: a refusal that names the part.
+    /// The detail contains the first 200 characters of `url`.
     package static func noPart(_ url: String) -> Refusal {
         malformedField(
             """
@@ -129,10 +125,7 @@ extension Refusal {
             """
     )
 
-    /// 400: `Upload-Checksum` cannot be verified.
-    ///
-    /// - Parameter fault: the fault of the field, as a clause.
-    /// - Returns: a refusal with the field's format and the fault.
+    /// 400: `Upload-Checksum` cannot be verified; `fault` is a clause that names the reason.
     static func malformedChecksum(_ fault: String) -> Refusal {
         malformedField(
             """

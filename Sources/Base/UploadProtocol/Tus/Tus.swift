@@ -7,15 +7,14 @@ import SpoolgateTextFormats
 package enum Tus {
     package static let version = "1.0.0"
     package static let mediaType = "application/offset+octet-stream"
-    /// Not supported: `checksum-trailer`, because web servers drop trailers, and `concatenation-unfinished`.
+    /// The supported extensions.
+    ///
+    /// `checksum-trailer` is missing, because web servers drop trailers, as is `concatenation-unfinished`.
     package static let extensions =
         "creation,creation-with-upload,creation-defer-length,expiration,checksum,termination,concatenation"
     package static let checksumAlgorithms: [DigestAlgorithm] = [.sha1, .sha256, .sha512]
 
-    /// The fields of a response to OPTIONS that describe the server.
-    ///
-    /// - Parameter limits: the route's limits.
-    /// - Returns: the fields that tus defines.
+    /// Returns the fields of a response to OPTIONS that describe the server.
     package static func capabilities(_ limits: UploadLimits) -> HTTPFields {
         var fields = HTTPFields()
         fields.append(.tusResumable, version)
@@ -39,7 +38,7 @@ package enum UploadConcat: Sendable, Equatable {
     /// The URLs of the upload's parts, as sent, in order.
     case final([String])
 
-    /// Parses the field's value; nil if it is malformed.
+    /// Parses the field's value; returns nil if the value is malformed.
     package init?(_ text: String) {
         if text == "partial" {
             self = .partial
@@ -47,7 +46,7 @@ package enum UploadConcat: Sendable, Equatable {
         }
         let mark = "final;"
         guard text.beginsWithBytes(of: mark) else { return nil }
-        // Compares bytes: a combining mark would hide a space.
+        // Compares bytes, because a combining mark would hide a space.
         let urls = text.utf8.dropFirst(mark.utf8.count).split { $0 == 0x20 || $0 == 0x09 }
         guard !urls.isEmpty else { return nil }
         self = .final(urls.map { String(decoding: $0, as: UTF8.self) })
@@ -66,14 +65,14 @@ extension HTTPField.Name {
     package static let tusChecksumAlgorithm = made("Tus-Checksum-Algorithm")
     /// `Upload-Defer-Length`, 1 if the length is not yet known.
     package static let uploadDeferLength = made("Upload-Defer-Length")
-    /// Marks an upload as a part or as made of parts.
+    /// `Upload-Concat`, which marks an upload as a part or as made of parts.
     package static let uploadConcat = made("Upload-Concat")
-    /// The algorithm and the digest of a request's content.
+    /// `Upload-Checksum`, the algorithm and the digest of a request's content.
     package static let uploadChecksum = made("Upload-Checksum")
-    /// The time at which an unfinished upload is removed.
+    /// `Upload-Expires`, the time at which an unfinished upload is removed.
     package static let uploadExpires = made("Upload-Expires")
-    /// See RFC 9110 §8.7.
+    /// `Content-Location` (RFC 9110 §8.7).
     static let contentLocation = made("Content-Location")
-    /// See RFC 7240.
+    /// `Prefer` (RFC 7240).
     package static let prefer = made("Prefer")
 }

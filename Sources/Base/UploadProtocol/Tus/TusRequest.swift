@@ -1,6 +1,7 @@
 // Classifies tus requests.
 //
-// The operations are those of the draft, read from other fields. Malformed fields are not ignored: tus requires 400.
+// The operations are those of the draft, read from other fields. Malformed fields are not ignored, because tus requires
+// 400.
 
 package import HTTPTypes
 import SpoolgateTextFormats
@@ -8,7 +9,7 @@ import SpoolgateTextFormats
 extension UploadRequest {
     /// Returns the effective method of a request.
     ///
-    /// In tus, a client that cannot send a method such as PATCH sends a POST that names it in a field.
+    /// In tus, a client that cannot send a method such as PATCH sends a POST that names the method in a field.
     package static func method(of head: RequestHead, _ family: ProtocolFamily?)
         -> HTTPRequest.Method
     {
@@ -76,7 +77,7 @@ extension UploadRequest {
         if let refusal = limits.refusal(ofSize: length) { throw refusal }
         if let refusal = try refusal(ofContent: head, length: length, limits) { throw refusal }
         let mustBeEmpty = head.contentLength == .known(0) || !head.isOfTusContent
-        // A checksum describes content.
+        // A checksum applies only to content.
         if !mustBeEmpty { try head.fields.checkChecksum() }
         return .creation(
             Creation(
@@ -99,7 +100,7 @@ extension UploadRequest {
         return .concatenation(urls)
     }
 
-    /// Returns the refusal of a creation with this content, or nil.
+    /// Returns the refusal of a creation with this content, or nil if the content is allowed.
     private static func refusal(
         ofContent head: RequestHead,
         length: Int64?,

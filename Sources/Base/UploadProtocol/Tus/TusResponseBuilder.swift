@@ -1,7 +1,7 @@
 // The responses of tus.
 //
-// Refusals are one line of plain text, because clients show it in their error messages. Invariant: no response makes a
-// client repeat an upload that the upstream has accepted or may have accepted.
+// Refusals are one line of plain text, because clients show the text in their error messages. Invariant: no response
+// makes a client repeat an upload that the upstream has accepted or may have accepted.
 
 import HTTPTypes
 import SpoolgateTextFormats
@@ -20,11 +20,8 @@ package struct TusResponseBuilder: ResponseWording {
 
     /// Creates a builder for one request.
     ///
-    /// - Parameters:
-    ///   - request: the request's head.
-    ///   - limits: the limits of its route.
-    ///   - tellsAnswer: whether the route relays the upstream's own response if possible.
-    ///   - now: the current time in seconds since 1970-01-01 UTC.
+    /// If `tellsAnswer` is true, the upstream's own response is relayed if possible. `now` is the current time in
+    /// seconds since 1970-01-01 UTC.
     package init(_ request: RequestHead, limits: UploadLimits, tellsAnswer: Bool, now: Int64) {
         self.limits = limits
         self.now = now
@@ -39,12 +36,16 @@ package struct TusResponseBuilder: ResponseWording {
         return builder
     }
 
-    /// Builds a 104 with the upload's URI, which is never sent, because tus has no interim responses.
+    /// Builds a 104 with the upload's URI.
+    ///
+    /// The response is never sent, because tus has no interim responses.
     package func interimCreated(location: String) -> ResponseHead {
         ResponseHead(status: .uploadResumptionSupported, fields: [.location: location])
     }
 
-    /// Builds a 104 with the offset, which is never sent, because tus has no interim responses.
+    /// Builds a 104 with the offset.
+    ///
+    /// The response is never sent, because tus has no interim responses.
     package func interimProgress(offset: Int64) -> ResponseHead {
         ResponseHead(status: .uploadResumptionSupported, fields: [.uploadOffset: "\(offset)"])
     }
@@ -110,8 +111,8 @@ package struct TusResponseBuilder: ResponseWording {
     /// Builds the head of the final response.
     ///
     /// If the upstream accepted the upload, the status is 201 for a creation and 204 for an append, unless the client
-    /// wants the upstream's response. Otherwise it is the upstream's, or 424 if that would make a client upload
-    /// everything again.
+    /// wants the upstream's response. Otherwise the status is the upstream's, or 424 if the upstream's would make a
+    /// client upload everything again.
     package func final(_ head: ResponseHead, offset: Int64, location: String?) -> FinalHead {
         var fields = start
         if head.status.code >= 400 {

@@ -1,6 +1,6 @@
 // The service that authorizes the creation of an upload, and its delivery.
 //
-// Gate.swift and DeliveryChecks.swift act on the results. Invariant: an invalid response authorizes nothing.
+// Invariant: an invalid response authorizes nothing.
 
 package import HTTPTypes
 import SpoolgatePosix
@@ -12,12 +12,14 @@ package import SpoolgateUpstream
 
 /// The permissions that an authorizer grants to an upload.
 package struct Grant: Equatable {
-    /// The client's identity according to the authorizer; nil if it named none.
+    /// The client's identity according to the authorizer; nil if the authorizer named none.
     package var owner: ExactText?
     package var maxSize: Int64?
-    /// Fields to set in the request to the upstream; a field with an empty value is removed from the request.
+    /// Fields to set in the request to the upstream.
+    ///
+    /// An empty value removes the field from the request.
     package var fields = HTTPFields()
-    /// Fields in the authorizer's response that it may not set; they are ignored.
+    /// The names of fields that the authorizer may not set, which are ignored.
     package var refusedNames: [String] = []
 
     /// Creates a grant that names no owner, sets no limit and sets no fields.
@@ -54,7 +56,7 @@ package final class Authorizer: Sendable {
     /// The maximum content of a response for the client, in bytes.
     static let answerCap = 64 << 10
 
-    /// The points in an upload's life at which it needs authorization.
+    /// The points in an upload's life that need authorization.
     package enum Moment: String {
         /// Before any content is read.
         case creation
@@ -62,7 +64,9 @@ package final class Authorizer: Sendable {
         case delivery
     }
 
-    /// Returns nil if the settings name no service; records the duration of requests in `times`.
+    /// Returns nil if the settings name no service.
+    ///
+    /// Records the duration of requests in `times`.
     init?(_ settings: ServiceSettings, _ times: Histograms<String>, by gateway: GatewayName) {
         guard let url = settings.url, let upstream = settings.upstream else { return nil }
         self.settings = settings
@@ -72,16 +76,12 @@ package final class Authorizer: Sendable {
         self.gateway = gateway
     }
 
-    /// Asks the service whether the upload is authorized; blocks until it responds or the timeouts expire.
+    /// Asks the service whether the upload is authorized.
     ///
-    /// - Parameters:
-    ///   - moment: the occasion; the request at the creation does not contain the upload's ID.
-    ///   - creation: the upload, and the request that creates it.
-    ///   - length: the number of bytes of the upload; nil if unknown.
-    ///   - completing: the fields of the request that completed the upload; nil if there is none.
-    ///   - policy: the rules for fields, used only to decide which credentials are sent.
-    ///   - meanwhile: called at least once a second after the connection is open.
-    /// - Returns: the result.
+    /// Blocks until the service responds or the timeouts expire. At the creation, the request does not contain the
+    /// upload's ID. `length` is the size in bytes; nil if unknown. `completing` contains the fields of the request that
+    /// completed the upload. `policy` decides only which credentials are sent. `meanwhile` is called at least once a
+    /// second after the connection is open.
     package func ask(
         at moment: Moment,
         about creation: UploadCreation,
@@ -130,7 +130,7 @@ package final class Authorizer: Sendable {
         return .granted(grant)
     }
 
-    /// The client's fields without those of content, framing and conditions, and with the client's identity.
+    /// The client's fields without those for content, framing and conditions, plus the client's identity.
     private func fields(
         of creation: UploadCreation,
         completing: HTTPFields?,
@@ -173,9 +173,11 @@ package final class Authorizer: Sendable {
 extension Grant {
     private static let setPrefix = "spoolgate-set-"
 
-    /// Reads the fields of a response that authorizes an upload; returns nil if one is invalid.
+    /// Reads the fields of a response that authorizes an upload.
+    ///
+    /// Returns nil if a field is invalid.
     package init?(_ fields: HTTPFields) {
-        // Repaired bytes could make two owners equal.
+        // Replacing invalid bytes could make two owners equal.
         for field in fields where field.name == .spoolgateOwner {
             let isText = field.withUnsafeBytesOfValue {
                 String(validating: $0, as: UTF8.self) != nil
@@ -197,14 +199,14 @@ extension Grant {
         }
     }
 
-    /// Nil if the authorizer may not set the field.
+    /// Returns the field's name; nil if the authorizer may not set the field.
     private static func settable(_ text: String) -> HTTPField.Name? {
         FieldPolicy.name(text).flatMap { $0.canonicalName.hasPrefix("spoolgate-") ? nil : $0 }
     }
 
-    /// Returns `fields` with the grant's fields in place of those with the same names; an empty value removes a field.
+    /// Returns `fields`, with the grant's fields replacing those with the same names.
     ///
-    /// `UpstreamFields.setNames` is set to the names of those of the grant's fields that contain credentials.
+    /// An empty value removes a field. Lists the grant's fields that contain credentials in `UpstreamFields.setNames`.
     package func applied(to fields: HTTPFields, _ policy: FieldPolicy) -> HTTPFields {
         var applied = fields
         for field in self.fields { applied[field.name] = nil }

@@ -14,7 +14,7 @@ import SpoolgateUpstream
 extension Delivery {
     enum Checked {
         case cleared
-        /// The delivery must not continue; the value is what `deliver` must return.
+        /// The delivery must not continue. `deliver` must return the value.
         case ended(Refusal?)
     }
 
@@ -27,7 +27,9 @@ extension Delivery {
         case lacksCredentials(Refusal, reason: String)
     }
 
-    /// If a check refuses the upload, its response becomes the final response, and the content is removed.
+    /// Runs the checks.
+    ///
+    /// If one refuses the upload, its response becomes the final response, and the content is removed.
     func check(
         _ upload: Upload,
         _ listener: ResponseListener
@@ -35,7 +37,7 @@ extension Delivery {
         guard route.authorizer != nil && upload.isRecorded || route.inspection != nil else {
             return .cleared
         }
-        // Requests for this upload must wait for the final response, and must not request its release.
+        // Requests for this upload must wait for the final response, and must not request the upload's release.
         upload.awaitFinalResponse()
         let place = WaitingPlace(deliveries.admission, for: ticket)
         guard place.take() else {
@@ -56,7 +58,7 @@ extension Delivery {
             return .cleared
         case .postponed(let reason):
             journal.notSent(on: route.counts, of: upload.creation.client, reason: reason)
-            // The checks count no attempt, so the pauses grow with the upload's waiting time.
+            // The checks do not count as attempts, so the pauses grow with the upload's waiting time.
             let waited = upload.completeSince.map {
                 deliveries.clock.confirmed.seconds - $0.seconds
             }
@@ -104,7 +106,7 @@ extension Delivery {
         listener.exchange?.answer(final.answer(with: response.content))
     }
 
-    /// A status of 407, 408, 429 or 5xx is a failure of the service, and not a final response.
+    /// Treats a status of 407, 408, 429 or 5xx as a failure of the service, not as a final response.
     private func clearance(
         of upload: Upload,
         _ listener: ResponseListener
@@ -168,7 +170,7 @@ extension Delivery {
 
     /// Whether the authorizer still names the owner that it named at the creation.
     ///
-    /// If it names none, the credentials in its request are decisive.
+    /// If the authorizer now names none, the credentials in the request to the authorizer decide.
     private func isOwner(of upload: Upload, _ grant: Grant, _ completing: HTTPFields?) -> Bool {
         guard let owner = upload.creation.authorizedOwner else { return true }
         if let named = grant.owner { return named == owner }

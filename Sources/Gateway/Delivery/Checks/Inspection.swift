@@ -40,7 +40,9 @@ package final class Inspection: Sendable {
     private static let messageLimit = 4 << 10
     private static let step = Duration.milliseconds(500)
 
-    /// Returns nil if the settings name no command; records the duration of each run in `times`.
+    /// Returns nil if the settings name no command.
+    ///
+    /// Records the duration of each run in `times`.
     init?(_ settings: InspectionSettings, _ times: Histograms<String>) {
         guard !settings.command.isEmpty else { return nil }
         self.settings = settings
@@ -49,15 +51,12 @@ package final class Inspection: Sendable {
 
     /// Runs the command on a file.
     ///
-    /// Blocks until the number of running commands is below the maximum, and then while the command runs; each wait
-    /// lasts at most as long as the timeout.
+    /// Waits until fewer commands are running than the maximum, then waits for the command. The timeout limits each
+    /// wait.
     ///
-    /// - Parameters:
-    ///   - path: the file's path, passed as the command's last argument.
-    ///   - creation: the upload, which the command's environment describes.
-    ///   - length: the number of bytes of content.
-    ///   - meanwhile: called at least once a second; an error that it throws ends the command and the wait.
-    /// - Returns: the result.
+    /// `path` becomes the command's last argument. `meanwhile` is called at least once a second. An error that
+    /// `meanwhile` throws ends the command and the wait.
+    ///
     /// - Throws: the errors of `meanwhile`.
     package func run(
         _ path: String,
@@ -113,7 +112,9 @@ package final class Inspection: Sendable {
         )
     }
 
-    /// Calls `look` with short deadlines, and `meanwhile` in between; returns nil if the timeout expires.
+    /// Calls `look` with short deadlines, and `meanwhile` between calls.
+    ///
+    /// Returns nil if the timeout expires.
     private func wait<Found>(
         _ meanwhile: () throws(SpoolError) -> Void,
         until look: (Deadline) -> Found?
@@ -126,7 +127,7 @@ package final class Inspection: Sendable {
         }
     }
 
-    /// The client's name for the file, in a form that is safe.
+    /// The client's name for the file, made safe.
     private static func name(_ head: RequestHead) -> String {
         ClientFileName(target: head.target, fields: head.fields).harmless
     }
@@ -158,7 +159,7 @@ package final class Inspection: Sendable {
         switch end {
         case .exited(0): return .passed
         case .exited(1):
-            // Scanners begin their line with the path, which clients must not learn.
+            // Scanners begin their line with the path, and clients must not learn the path.
             let output = child.output.replacing(Array(path.utf8), with: Self.name(head).utf8)
             return .refused(message: Self.text(output))
         case .exited(let status):
@@ -175,7 +176,7 @@ package final class Inspection: Sendable {
     }
 
     private static func text(_ bytes: [UInt8]) -> String {
-        // The limit may have split a character, which decoding replaces by U+FFFD.
+        // The limit may have split a character, so decoding may yield U+FFFD.
         let spaced = String(decoding: bytes, as: UTF8.self).unicodeScalars.map {
             scalar -> Character in
             switch scalar {

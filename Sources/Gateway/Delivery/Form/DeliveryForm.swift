@@ -10,11 +10,11 @@ package import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
 extension Delivery {
-    /// Computes the digests that are needed of a complete upload; reads nothing if none is needed.
+    /// Computes the digests needed for a complete upload.
     ///
-    /// `told` are the algorithms of the digests for the upstream.
+    /// Reads nothing if none is needed. `told` contains the algorithms of the digests for the upstream.
     ///
-    /// - Returns: the digests, or a refusal if they contradict the client's; the upload is then removed.
+    /// - Returns: the digests, or a refusal if they contradict the client's. In that case, the upload has been removed.
     func checkDigests(
         of upload: Upload,
         completing: HTTPFields?,
@@ -51,11 +51,10 @@ extension Delivery {
     ///
     /// Reads nothing if the client has already received 202 for the upload.
     ///
-    /// - Parameters:
-    ///   - upload: the upload.
-    ///   - completing: the fields of the request that completed the upload.
-    ///   - heartbeat: sends heartbeats to the client while the content is read; nil for none.
-    /// - Returns: the refusal to send; nil if the digests agree, or none is to be verified.
+    /// `completing` contains the fields of the request that completed the upload. `heartbeat` sends heartbeats to the
+    /// client while the content is read.
+    ///
+    /// - Returns: the refusal to send; nil if the digests agree, or none needs verification.
     /// - Throws: `SpoolError` if the upload cannot be read or removed.
     package func contradiction(
         of upload: Upload,

@@ -13,7 +13,7 @@ package struct UploadDigests {
     let plan: DigestPlan
     let values: DigestValues
 
-    /// The names of the algorithms and the digests in hexadecimal.
+    /// The digests in hexadecimal, with the names of their algorithms.
     var texts: [(key: String, value: String)] {
         DigestAlgorithm.integrity.compactMap { algorithm in
             values[algorithm].map { (algorithm.rawValue, Hexadecimal.text($0)) }
@@ -23,17 +23,18 @@ package struct UploadDigests {
 
 /// The digests to compute for one upload.
 package struct DigestPlan {
-    /// `Repr-Digest` in the creation and in the completing request.
+    /// The values of `Repr-Digest` in the creation and in the completing request.
     private var representations: [DigestValues] = []
-    /// `Content-Digest`; empty unless one message contains the whole upload.
+    /// The values of `Content-Digest`; empty unless one message contains the whole upload.
     private var content = DigestValues()
-    /// The algorithm that the client wants in the final response; nil if it wants none.
+    /// The algorithm of the digest that the client asked for in the final response; nil if none.
     private var wanted: DigestAlgorithm?
     private(set) var told: Set<DigestAlgorithm> = []
 
-    /// Creates the plan for an upload that has an upload resource; `told` are the algorithms for the upstream.
+    /// Creates the plan for an upload that has an upload resource.
     ///
-    /// `completing` is nil if the creation completed the upload, or its fields are unknown.
+    /// `told` contains the algorithms for the upstream. `completing` is nil if the creation completed the upload, or
+    /// the completing request's fields are unknown.
     init(creation: HTTPFields, completing: HTTPFields?, told: Set<DigestAlgorithm>) {
         // The digest of a whole representation cannot be computed from a part (RFC 9110 §14.5).
         guard creation.contentRange == nil else { return }
@@ -72,7 +73,7 @@ package struct DigestPlan {
         return .success(UploadDigests(plan: self, values: computed))
     }
 
-    /// Adds `Repr-Digest` to the final response if the client wants it and the upstream sent none.
+    /// Adds `Repr-Digest` to the final response if the client asked for the field and the upstream sent none.
     func tell(_ computed: DigestValues, in response: inout ResponseHead) {
         guard let wanted, let bytes = computed[wanted], !response.fields.contains(.reprDigest)
         else {
@@ -83,7 +84,9 @@ package struct DigestPlan {
         response.fields[.reprDigest] = values.fieldValue
     }
 
-    /// Checks digest fields before the content is read; returns nil if they are valid.
+    /// Checks digest fields before the content is read.
+    ///
+    /// Returns nil if the fields are valid.
     package static func refusal(of fields: HTTPFields) -> Refusal? {
         do throws(Refusal) {
             _ = try DigestValues(.reprDigest, in: fields)
@@ -107,7 +110,9 @@ extension Route {
 package final class DigestReading {
     private let running: [(algorithm: DigestAlgorithm, digest: RunningDigest)]
 
-    /// Starts the computation; an empty set computes nothing.
+    /// Starts the computation.
+    ///
+    /// If `algorithms` is empty, nothing is computed.
     package init(_ algorithms: Set<DigestAlgorithm>) {
         running = algorithms.map { ($0, RunningDigest($0.function)) }
     }
@@ -117,7 +122,9 @@ package final class DigestReading {
         for one in running { one.digest.update(bytes) }
     }
 
-    /// Returns the digests of all added bytes; call it only once.
+    /// Returns the digests of all added bytes.
+    ///
+    /// Call `finish` only once.
     package func finish() -> DigestValues {
         var values = DigestValues()
         for one in running { values[one.algorithm] = one.digest.finish() }
@@ -126,11 +133,10 @@ package final class DigestReading {
 
     /// Computes the digests of readable content in one pass.
     ///
-    /// - Parameters:
-    ///   - algorithms: the algorithms; if empty, nothing is read.
-    ///   - length: the number of bytes of content.
-    ///   - read: fills a buffer with content from a position on; returns fewer bytes only at the end of the content.
-    ///   - onProgress: called after each buffer of content, for heartbeats to the client.
+    /// If `algorithms` is empty, nothing is read. `read` must fill a buffer with content from a position on, and may
+    /// return fewer bytes only at the end of the content. `onProgress` is called after each buffer of content, for
+    /// heartbeats to the client.
+    ///
     /// - Returns: one digest for each algorithm; nil if the content ends before `length` bytes.
     /// - Throws: the errors of `read`.
     package static func values<Failure: Error>(

@@ -50,7 +50,7 @@ struct FileDescription {
         if let coding { own.append(("content-encoding", coding)) }
         var fields: [(name: String, value: String)] = []
         if settings.metadata {
-            // A field that the request lacks hides no metadata.
+            // A field that is missing in the request does not hide metadata.
             let copied = settings.fromFields.filter { creation.head.fields.contains($0.source) }
             let names =
                 settings.fields.map(\.name) + copied.map(\.name)

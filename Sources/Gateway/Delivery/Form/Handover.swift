@@ -1,7 +1,7 @@
 // Files handed to an upstream by their paths, and the key that signs their description.
 //
-// A file appears complete as `<id>-<name>`, by a rename. It is removed after a 2xx response of the upstream, or after
-// `path.retention`. Invariant: only files with such names are removed from the directory.
+// A rename makes the complete file appear as `<id>-<name>`. The file is removed after a 2xx response of the upstream or
+// after `path.retention`. Invariant: only files with such names are removed from the directory.
 
 import SpoolgateCrypto
 import SpoolgateJournal
@@ -72,7 +72,7 @@ struct SigningKey {
 
     /// Reads at least 16 bytes from the key's file, without one final line break.
     ///
-    /// Read for each delivery, so that a new key takes effect without a restart.
+    /// The file is read for each delivery, so that a new key takes effect without a restart.
     init(_ settings: PathSettings) throws(FormFailure) {
         guard let file = settings.keyFile else {
             throw FormFailure(reason: "path.key-file is not set")
@@ -110,8 +110,7 @@ struct SigningKey {
 }
 
 extension RouteSettings {
-    /// The error in the file of the key that signs this route's notices; nil if the key is valid or the form needs
-    /// none.
+    /// The error in the file of the route's signing key; nil if the key is valid or the form needs no key.
     package var keyFault: String? {
         guard form == .path else { return nil }
         do throws(FormFailure) {
@@ -124,9 +123,8 @@ extension RouteSettings {
 
     /// Removes handed-over files that have expired because the upstream did not respond with 2xx.
     ///
-    /// - Parameters:
-    ///   - now: the current time.
-    ///   - removed: called with the path of each removed file.
+    /// `removed` is called with the path of each removed file.
+    ///
     /// - Throws: `SystemError` if the directory cannot be read or changed.
     func removeExpiredHandovers(
         now: WallTime,

@@ -13,7 +13,9 @@ package struct HandoverNotice: Sendable {
     /// Creates a notice without members.
     package init() {}
 
-    /// Adds a member with a unique name; the value is a string or an integer.
+    /// Adds a member.
+    ///
+    /// The name must be unique, and the value a string or an integer.
     package mutating func add(_ name: String, _ value: JSON) { members.append((name, value)) }
 
     private var texts: [(name: String, value: String)] {

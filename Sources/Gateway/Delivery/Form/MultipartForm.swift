@@ -12,7 +12,7 @@ package struct MultipartForm: Sendable, Equatable {
     /// Writes the bytes before and after the file.
     ///
     /// - Parameters:
-    ///   - boundary: 1 to 60 letters and digits that no client can predict.
+    ///   - boundary: must be 1 to 60 letters and digits that no client can predict.
     ///   - fields: the names and values of the fields before the file, in this order.
     ///   - file: the name of the file's field, the file's name, and its media type.
     package init(
@@ -46,9 +46,10 @@ package struct MultipartForm: Sendable, Equatable {
 
 /// Names of form fields, compared in the way that programs read them.
 package enum FormFieldName {
-    /// The variable name that a program may derive from a field name: names with different keys are different fields.
+    /// The variable name that a program may derive from a field name.
     ///
-    /// The part before the first bracket, in lower case, with `_` for every character except letters and digits.
+    /// Names with different keys are different fields. The key is the part before the first bracket, in lower case,
+    /// with `_` for all but letters and digits.
     package static func key(_ name: String) -> String {
         let head = name.utf8.drop { $0 == UInt8(ascii: " ") }.prefix { $0 != UInt8(ascii: "[") }
         let key = head.map { byte -> UInt8 in

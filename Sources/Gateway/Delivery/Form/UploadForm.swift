@@ -10,7 +10,9 @@ import SpoolgateTextFormats
 package import SpoolgateUploadProtocol
 package import SpoolgateUpstream
 
-/// Why a request could not be built; nothing was sent.
+/// The reason why a request could not be built.
+///
+/// Nothing was sent.
 package struct FormFailure: Error, Equatable {
     /// The failed action and its object, for the log.
     package var reason: String
@@ -20,12 +22,12 @@ package struct FormFailure: Error, Equatable {
 
 struct UploadForm {
     let request: UpstreamRequest
-    /// Nil in forms other than `path`.
+    /// The handed-over file; nil in forms other than `path`.
     private let handover: Handover?
 
     /// Builds the request for a complete upload.
     ///
-    /// In a `path` form, the file is in its directory on return, as durable as the upload's promise requires.
+    /// In the form `path`, the file is in its directory on return, and is as durable as the upload's promise requires.
     ///
     /// - Throws: `FormFailure` if the file cannot be handed over or the signing key cannot be read.
     init(
@@ -116,7 +118,9 @@ struct UploadForm {
         return fields
     }
 
-    /// Removes the handed-over file after a 2xx response; `status` is nil if there was no final response.
+    /// Removes the handed-over file after a 2xx response.
+    ///
+    /// `status` is nil without a final response.
     func end(status: Int?) {
         guard let status, (200..<300).contains(status) else { return }
         handover?.withdraw()
@@ -129,7 +133,7 @@ struct UploadForm {
 extension Route {
     /// The form in which the upload is sent to the upstream.
     ///
-    /// If the route's form is `multipart` and the content is an HTML form already, the content is sent unchanged.
+    /// If the route's form is `multipart` and the content is already an HTML form, the content is sent unchanged.
     package func form(for creation: RequestHead) -> Form {
         let form = settings.form
         guard form == .multipart, let type = creation.fields[.contentType] else { return form }
@@ -139,9 +143,9 @@ extension Route {
         return isForm ? .body : .multipart
     }
 
-    /// Whether the upstream needs the whole representation, and a part of one (`Content-Range`) must be refused.
+    /// Whether the gateway must refuse a part of a representation (`Content-Range`).
     ///
-    /// True if the upload is inspected, or becomes a file, an object or a form.
+    /// True if the upload is inspected, or is delivered as a file, an object or a form.
     package func needsWhole(for creation: RequestHead) -> Bool {
         inspection != nil || settings.upstream.stores || form(for: creation) != .body
     }
@@ -156,8 +160,8 @@ extension Route {
 
     /// Whether an upload may be sent again although the upstream may have received it completely.
     ///
-    /// True if the upstream honours the idempotency key, and for buckets, where no object is ever replaced. Otherwise
-    /// the method must be idempotent, and the request unconditional if it changes something.
+    /// True if the upstream honours the idempotency key, and for buckets, because no object is ever replaced. Otherwise
+    /// the method must be idempotent, and a request that changes something must be unconditional.
     package func mayRepeat(_ creation: RequestHead) -> Bool {
         settings.honoursIdempotencyKey || settings.upstream.isBucket
             || method(for: creation).isRepeatable(with: creation.fields)
@@ -168,7 +172,7 @@ extension HTTPFields {
     /// Adds a computed digest to `Repr-Digest`, unless the client sent one of the same algorithm.
     fileprivate mutating func tell(_ digests: DigestValues, _ algorithm: DigestAlgorithm) {
         guard let bytes = digests[algorithm] else { return }
-        // `try?`: an invalid digest was refused before.
+        // `try?`: an invalid digest was refused earlier.
         let told = try? DigestValues(.reprDigest, in: self)
         guard told?[algorithm] == nil else { return }
         var values = DigestValues()
@@ -177,7 +181,7 @@ extension HTTPFields {
         self[.reprDigest] = before + values.fieldValue
     }
 
-    /// Replaces the fields that describe the upload by those of a form.
+    /// Replaces the fields that describe the upload with those of a form.
     fileprivate mutating func describe(_ contentType: String) {
         removeAll {
             $0.name.canonicalName.hasPrefix("content-") || $0.name == .reprDigest

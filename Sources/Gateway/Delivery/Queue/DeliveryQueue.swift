@@ -16,22 +16,25 @@ package final class DeliveryQueue: Sendable {
 
     private struct UnderWay {
         let user: SlotUser
-        /// Set if the upload was added again during the attempt.
+        /// The due time of the next attempt, if the upload was added again during the attempt under way.
         var again: WallTime?
     }
 
     private struct Table {
         let most: Int
         var counts: [String: Int] = [:]
-        /// The latest due time in the table; later uploads are left to a later run, so that they displace no earlier
-        /// ones.
+        /// The latest due time in the table.
+        ///
+        /// Uploads due later are left to another run, so that they displace none due earlier.
         var horizon = WallTime(seconds: .max)
         /// The routes with uploads that have no room in the table.
         var cut: Set<String> = []
         var schedule = DueHeap()
         var ready: [String: ReadyUploads] = [:]
         var known: Set<UploadID> = []
-        /// Due times of waiting uploads; entries of `schedule` with other times are outdated.
+        /// Due times of waiting uploads.
+        ///
+        /// Entries of `schedule` with other times are outdated.
         var due: [UploadID: WallTime] = [:]
         var underWay: [UploadID: UnderWay] = [:]
         /// The threads in use, shared like the slots, so that attempts waiting for a slot leave threads for others.
@@ -98,7 +101,9 @@ package final class DeliveryQueue: Sendable {
             schedule.insert(entry)
         }
 
-        /// Requests a run if uploads of the route were left out and it has room again.
+        /// Removes an upload.
+        ///
+        /// Requests a run if uploads of its route were left out and the table again has room for it.
         mutating func forget(_ id: UploadID, _ route: String) {
             known.remove(id)
             let left = counts[route, default: 1] - 1
@@ -115,8 +120,8 @@ package final class DeliveryQueue: Sendable {
 
     /// Schedules an attempt at `due`.
     ///
-    /// If the upload waits already, the earlier time counts; if its attempt is under way, another one follows. If the
-    /// route is full or `due` is beyond the horizon, a later run finds the upload in the spool.
+    /// If the upload is already waiting, the earlier of the two times applies. If its attempt is under way, another
+    /// attempt follows. If the route is full or `due` is beyond the horizon, a later run finds the upload in the spool.
     package func add(_ upload: UploadCreation, due: WallTime) {
         add(DueHeap.Entry(due: due, id: upload.id, route: upload.route, client: upload.client))
     }
@@ -128,13 +133,17 @@ package final class DeliveryQueue: Sendable {
         table.updateQuietly { $0.horizon = time ?? WallTime(seconds: .max) }
     }
 
+    /// Records that uploads of the route were left out.
+    ///
     /// A run is requested when the table again has room for the route.
     func noteCut(_ route: String) { table.update { _ = $0.cut.insert(route) } }
 
     /// Requests a run, and returns before it.
     func askForRun() { table.update { $0.isRunAsked = true } }
 
-    /// Starts no more attempts; returns how many are still under way at `deadline`.
+    /// Stops starting attempts.
+    ///
+    /// Returns how many are still under way at `deadline`.
     func stop(until deadline: Deadline) -> Int {
         table.update { $0.isStopping = true }
         let isEmpty: Bool? = table.wait(until: deadline) { $0.underWay.isEmpty ? true : nil }
@@ -147,7 +156,9 @@ package final class DeliveryQueue: Sendable {
         case end
     }
 
-    /// Waits until the scheduler has something to do; the next regular run is due at `nextRun`.
+    /// Waits until the scheduler has something to do.
+    ///
+    /// The next regular run is due at `nextRun`.
     func nextStep(nextRun: Deadline, bounds: DeliveryBounds, clock: SpoolClock) -> Step {
         while true {
             // The system clock can be set during the wait, so the time is checked every second.
@@ -174,7 +185,9 @@ package final class DeliveryQueue: Sendable {
 
     func noteUnstarted() { table.update { $0.threads -= 1 } }
 
-    /// Waits for an upload to deliver; returns nil if the calling thread must end.
+    /// Waits for an upload to deliver.
+    ///
+    /// Returns nil if the calling thread must end.
     func take(_ bounds: DeliveryBounds, clock: SpoolClock) -> (id: UploadID, route: String)? {
         table.update { $0.idle += 1 }
         let deadline = Deadline.after(Self.linger)
@@ -185,7 +198,7 @@ package final class DeliveryQueue: Sendable {
         }
         return table.update { table in
             table.idle -= 1
-            // Also takes an upload that was added after the deadline.
+            // The upload may have been added after the deadline.
             guard let work = taken ?? (table.isStopping ? nil : table.take(bounds)) else {
                 table.threads -= 1
                 return nil
@@ -194,7 +207,9 @@ package final class DeliveryQueue: Sendable {
         }
     }
 
-    /// Ends an attempt; the next is due at `next`, or earlier if the upload was added again; nil if none follows.
+    /// Ends an attempt.
+    ///
+    /// Another is due at `next`, or earlier if the upload was added again. Pass nil if none follows.
     func finish(_ id: UploadID, route: String, next: WallTime?) {
         table.update { table in
             table.forget(id, route)

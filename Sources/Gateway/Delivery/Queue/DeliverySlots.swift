@@ -1,7 +1,7 @@
 // The limits on concurrent delivery attempts, in total and per route.
 //
-// A reload can change the limits. An attempt returns its slot when the upstream's response head arrives, so that slow
-// clients delay no other delivery. Invariant: a slot is returned exactly once.
+// An attempt returns its slot when the upstream's response head arrives, so that slow clients delay no other delivery.
+// Invariant: a slot is returned exactly once.
 
 import SpoolgatePosix
 import SpoolgateSettings
@@ -30,7 +30,9 @@ package struct DeliveryBounds: Sendable {
 
     func ofRoute(_ name: String) -> Int { byRoute[name] ?? total }
 
-    /// The first target of the route's upstream; all its deliveries count for it.
+    /// The first target of the route's upstream.
+    ///
+    /// All deliveries of the route count for this target.
     func target(ofRoute name: String) -> String { targets[name] ?? "" }
 
     func user(ofRoute name: String, for client: ClientName) -> SlotUser {
@@ -44,7 +46,7 @@ package struct DeliveryBounds: Sendable {
 package final class DeliverySlots: Sendable {
     private struct State {
         var line: SlotLine
-        /// Each signal wakes the delivery with this number in the line.
+        /// The signals that wake waiting deliveries, keyed by their number in the line.
         var signals: [Int: Monitor<Bool>] = [:]
 
         mutating func removeSignals(_ numbers: [Int]) -> [Monitor<Bool>] {
@@ -56,6 +58,8 @@ package final class DeliverySlots: Sendable {
 
     init(_ bounds: DeliveryBounds) { state = Monitor(State(line: SlotLine(bounds))) }
 
+    /// Changes the limits.
+    ///
     /// Attempts under way continue.
     func setBounds(_ bounds: DeliveryBounds) {
         let signals = state.updateQuietly { $0.removeSignals($0.line.setBounds(bounds)) }
@@ -101,7 +105,7 @@ final class SlotPlace {
 
     private let slots: DeliverySlots
     private let user: SlotUser
-    /// Nil if a slot is assigned.
+    /// The wait for a slot; nil if a slot is assigned.
     private var wait: Wait?
     /// Whether the delivery has left the line, with or without a slot.
     private var isOver = false
@@ -114,7 +118,9 @@ final class SlotPlace {
 
     deinit { leave() }
 
-    /// Waits for the slot; returns nil at `deadline`, and the delivery keeps its place in the line.
+    /// Waits for the slot.
+    ///
+    /// Returns nil at `deadline`; the delivery then keeps its place in the line.
     func take(until deadline: Deadline) -> DeliverySlot? {
         guard !isOver else { return nil }
         if let wait {
@@ -125,6 +131,8 @@ final class SlotPlace {
         return DeliverySlot(slots, user)
     }
 
+    /// Leaves the line.
+    ///
     /// Has no effect if `take` has returned the slot.
     func leave() {
         guard !isOver else { return }
@@ -148,7 +156,9 @@ final class DeliverySlot {
 
     deinit { giveBack() }
 
-    /// Has no effect if the slot was returned before.
+    /// Returns the slot.
+    ///
+    /// Has no effect if the slot was returned earlier.
     func giveBack() {
         slots?.giveBack(user)
         slots = nil

@@ -43,7 +43,7 @@ struct DueHeap {
 
 /// The earliest uploads of each route, selected from any number of uploads.
 struct DueUploads {
-    /// The default maximum of one route.
+    /// The default maximum number of uploads of one route.
     static let most = 10_000
 
     private let most: Int
@@ -65,7 +65,7 @@ struct DueUploads {
         cut.insert(route)
     }
 
-    /// Adds the earliest uploads of each route to `queue`, and records there which routes have more.
+    /// Adds the earliest uploads of each route to `queue`, and records in `queue` which routes have more.
     mutating func addAll(to queue: DeliveryQueue) {
         for route in entries.keys { keepEarliest(of: route) }
         for entry in entries.values.joined() {

@@ -1,5 +1,5 @@
-// The size of clients' content in `hold`: failed uploads and uploads of unknown outcome. While it reaches a route's
-// limit, no uploads are accepted that could end in `hold`.
+// The size of clients' content in `hold`: failed uploads and uploads of unknown outcome. While the size has reached a
+// route's limit, uploads that could end in `hold` are refused.
 //
 // Nothing in `hold` is deleted to make room. Invariants: before a refusal the sizes were counted recently, because
 // commands change the queue as well; an upload that enters `hold` during a count is counted, at worst twice.
@@ -16,7 +16,7 @@ import SpoolgateUploadProtocol
 final class HoldSizes: Sendable {
     private struct State {
         var sizes: [String: Int64] = [:]
-        /// The sizes found by the count under way, including uploads added since it began; nil without a count.
+        /// The sizes found by the count under way, including added uploads, keyed by route; nil without a count.
         var counted: [String: Int64]?
         /// Uploads added during the count under way.
         var added: Set<UploadID> = []
@@ -42,7 +42,9 @@ final class HoldSizes: Sendable {
     /// The number of bytes in `hold` for a route.
     func size(of route: String) -> Int64 { state.update { $0.sizes[route, default: 0] } }
 
-    /// Begins a count of `hold`, which `endCount` must end; returns false if one is under way or ended recently.
+    /// Begins a count of `hold`.
+    ///
+    /// Returns false if a count is under way or ended recently. Otherwise, the caller must call `endCount`.
     func beginCount() -> Bool {
         state.updateQuietly { state in
             guard state.counted == nil, state.nextCount.hasPassed else { return false }
@@ -51,7 +53,7 @@ final class HoldSizes: Sendable {
         }
     }
 
-    /// An upload that an operator holds does not count towards the limit.
+    /// Counts an upload, unless an operator holds it.
     func count(_ upload: WaitingUpload) {
         guard let cause = upload.cause, cause != .held else { return }
         state.updateQuietly { state in
@@ -60,7 +62,9 @@ final class HoldSizes: Sendable {
         }
     }
 
-    /// Ends the count; its result is used only if `isWhole` is true.
+    /// Ends the count.
+    ///
+    /// The result is used only if `isWhole` is true.
     func endCount(isWhole: Bool) {
         state.updateQuietly { state in
             if isWhole, let counted = state.counted { state.sizes = counted }
@@ -74,7 +78,7 @@ final class HoldSizes: Sendable {
 }
 
 extension Deliveries {
-    /// Counts again, unless the last count is recent.
+    /// Counts `hold` again, unless the last count is recent.
     private func countHold() {
         guard holdSizes.beginCount() else { return }
         var isWhole = false

@@ -11,9 +11,9 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
 extension Deliveries {
-    /// Starts the queue's threads and the upkeep thread, which first recovers the spool; returns before the first run.
+    /// Starts the queue's threads and the upkeep thread, which first recovers the spool.
     ///
-    /// Call it once.
+    /// Returns before the first run. Call this function once.
     ///
     /// - Throws: `SystemError` if a thread cannot be started.
     package func startQueue() throws(SystemError) {
@@ -29,7 +29,9 @@ extension Deliveries {
         return queue.stop(until: deadline)
     }
 
-    /// Requests a run, which looks for due uploads in the spool; returns before the run.
+    /// Requests a run, which looks for due uploads in the spool.
+    ///
+    /// Returns before the run.
     package func runQueue() { queue.askForRun() }
 
     /// Requests a run and a count of the spool, because another process has changed it.
@@ -78,7 +80,9 @@ extension Deliveries {
 
     // MARK: A run
 
-    /// Reads the names in the spool's queue once; if `looksFar` is true, also counts `hold`.
+    /// Reads the names in the spool's queue once.
+    ///
+    /// If `looksFar` is true, also counts `hold`.
     private func run(_ settings: Settings, looksFar: Bool) {
         let (now, confirmed) = (clock.now, clock.confirmed)
         // The run may miss an upload that is added while names are read.
@@ -89,7 +93,7 @@ extension Deliveries {
         }
         let scope = RunScope(settings, at: now, looksFar: looksFar)
         let countsHold = looksFar && holdSizes.beginCount()
-        // Bounds the memory.
+        // `DueUploads` limits the memory.
         var due = DueUploads()
         var isWhole = false
         do throws(SpoolError) {
@@ -132,7 +136,9 @@ extension Deliveries {
         }
     }
 
-    /// Makes an attempt if the upload is due; returns the time of the next, or nil if none is to be scheduled.
+    /// Makes an attempt if the upload is due.
+    ///
+    /// Returns the time of the next attempt, or nil if none must be scheduled.
     private func attempt(_ id: UploadID) -> WallTime? {
         do throws(SpoolError) {
             guard let upload = try spool.tryLock(id) else {
@@ -158,12 +164,12 @@ extension Deliveries {
             return upload.state.phase == .deferred ? upload.nextAttempt : nil
         } catch {
             log.spoolFailed(error, upload: id)
-            // A failed spool gets a pause.
+            // Attempts pause while the spool fails.
             return WallTime(seconds: clock.now.seconds + 30)
         }
     }
 
-    /// The delivery by the current settings; nil if they do not contain the upload's route.
+    /// The delivery by the current settings; nil if the settings do not contain the upload's route.
     package func delivery(of upload: Upload) -> Delivery? {
         let name = upload.creation.route
         let configuration = current
@@ -177,13 +183,14 @@ extension Deliveries {
     }
 }
 
-/// The uploads that a run reads for the table, by the due times in their names.
+/// The uploads that a run reads for the table, selected by the due times in their names.
 struct RunScope {
     private let limit: WallTime
     private let horizon: WallTime
 
-    /// Contains the uploads due before the next run; if `looksFar` is true, also those due later than any deferral
-    /// allows.
+    /// Selects uploads due before the next run.
+    ///
+    /// If `looksFar` is true, also selects those due later than any deferral allows.
     init(_ settings: Settings, at now: WallTime, looksFar: Bool) {
         func time(after duration: Duration) -> WallTime {
             WallTime(seconds: now.seconds + duration.components.seconds)
@@ -198,14 +205,15 @@ struct RunScope {
 
 /// Decides when a run also reads uploads due beyond any deferral, and counts `hold`.
 ///
-/// Such a far look is needed because a clock that was ahead may have written a due time, and because other processes
-/// change `hold`. It reads all uploads that wait for clients and operators, so not every run takes one.
+/// Such a far look is needed because a due time may come from a clock that was ahead, and because other processes
+/// change `hold`. A far look reads all uploads that wait for clients and operators, so most runs omit it.
 private struct FarLook {
     private var offset: Int64?
     private var next = Deadline.after(.zero)
 
-    /// True for the first run, the first after the clock was set back, and one each hour, because machines that share a
-    /// spool have different clocks.
+    /// Returns true for the first run, the first after the clock was set back, and one each hour.
+    ///
+    /// The hourly run is needed because machines that share a spool have different clocks.
     mutating func isDue(_ clock: SpoolClock) -> Bool {
         let offset = clock.offset
         defer { self.offset = offset }

@@ -1,10 +1,12 @@
-// The due uploads of one route, grouped by client.
+// The due uploads of one route.
 //
 // Invariant: each client with ready uploads has exactly one turn.
 
 import SpoolgateUploadProtocol
 
-/// Clients take turns, and each client's uploads keep their order of arrival.
+/// The due uploads of one route.
+///
+/// Clients take turns; each client's uploads keep their order of arrival.
 struct ReadyUploads {
     private var uploads: [ClientName: ArraySlice<UploadID>] = [:]
     private var turns: ArraySlice<ClientName> = []
@@ -21,7 +23,7 @@ struct ReadyUploads {
 
     /// Removes and returns the first upload of the next client that may use another slot; nil if no client may.
     mutating func popFirst(fitting room: SlotShares.Room) -> (id: UploadID, client: ClientName)? {
-        // Few clients lack room: each of them would hold at least two slots.
+        // Few clients lack room because each of them must already hold at least two slots.
         guard let turn = turns.firstIndex(where: { room.admits($0) }) else { return nil }
         let client = turns[turn]
         for index in (turns.startIndex..<turn).reversed() { turns[index + 1] = turns[index] }

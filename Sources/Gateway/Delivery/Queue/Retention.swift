@@ -1,4 +1,4 @@
-// The retention of uploads. Only this file decides which uploads the daemon and `purge` remove on their own.
+// The retention of uploads. Only this file decides which uploads the daemon and `purge` remove automatically.
 //
 // Invariant: no upload is removed before its retention ends.
 
@@ -11,7 +11,7 @@ import SpoolgateUploadProtocol
 /// How long the settings keep uploads.
 package struct Retention: Sendable {
     private let routes: [String: RouteSettings]
-    /// Includes the defaults, because a removed route may have had them.
+    /// The settings of all routes and the defaults, because a removed route may have had the defaults.
     private let all: [RouteSettings]
 
     /// Creates the retention that the settings define.
@@ -28,12 +28,14 @@ package struct Retention: Sendable {
         route.map { routes[exactly: $0] != nil } ?? false
     }
 
-    /// Whether the retention of an upload has ended; an unknown route counts as the one with the longest.
+    /// Whether the retention of an upload has ended.
+    ///
+    /// For an unknown route, the longest retention applies.
     package func isOver(_ summary: UploadSummary, at time: WallTime) -> Bool {
         end(of: summary).map { time > $0 } ?? false
     }
 
-    /// When the retention of an upload ends; nil if it is kept until an operator removes it.
+    /// The time at which an upload's retention ends; nil if the upload is kept until an operator removes it.
     package func end(of summary: UploadSummary) -> WallTime? {
         promised(summary).map { WallTime(seconds: summary.lastActivity.seconds + $0) }
     }
@@ -59,7 +61,8 @@ package struct Retention: Sendable {
 }
 
 extension RouteSettings {
-    /// Seconds since the last activity; nil if an upload is kept until an operator removes it.
+    /// The retention in a queue, in seconds since the last activity; nil if uploads are kept until an operator removes
+    /// them.
     fileprivate func kept(_ queue: Queue) -> Int64? {
         switch queue {
         case .incoming: limits.maxAge

@@ -1,14 +1,14 @@
 // The division of the delivery slots, by a dynamic threshold, because a slot in use cannot be revoked.
 //
-// Pure. A target gets another slot only while it holds fewer than twice as many as are free, and a client likewise
-// within its target's share. An application that does not respond therefore leaves a third of the slots to others, and
-// a single client a third of its target's share. Invariant: no delivery waits that could have a slot; freed slots are
-// assigned in the order of arrival.
+// Pure. A target gets another slot only while it holds fewer than twice as many slots as are free. The same rule
+// applies to a client within its target's share. An application that does not respond therefore leaves a third of the
+// slots to others, and a single client a third of its target's share. Invariant: no delivery waits that could have a
+// slot; freed slots are assigned in the order of arrival.
 
 import SpoolgateUploadProtocol
 
 struct SlotUser: Hashable, Sendable {
-    /// The application, identified as by `UpstreamTarget.place`.
+    /// The application, as identified by `UpstreamTarget.place`.
     let target: String
     let route: String
     let client: ClientName
@@ -27,7 +27,7 @@ struct SlotShares {
 
         mutating func remove(_ client: ClientName) {
             taken -= 1
-            // Only clients with slots are kept.
+            // Clients without slots are removed.
             guard let index = clients.index(forKey: client) else { return }
             if clients.values[index] > 1 {
                 clients.values[index] -= 1
@@ -38,7 +38,7 @@ struct SlotShares {
     }
 
     private(set) var taken = 0
-    // Empty shares are kept: the settings limit their number.
+    // Empty shares are kept because the settings limit their number.
     private var targets: [String: Share] = [:]
     private var routes: [String: Share] = [:]
 
@@ -51,7 +51,7 @@ struct SlotShares {
         fileprivate let route: Share?
         fileprivate let ofRoute: Int
 
-        /// A client must use fewer than twice as many slots as are left.
+        /// Returns true while the client uses fewer than twice as many slots as are left.
         func admits(_ client: ClientName) -> Bool {
             (target?.clients[client] ?? 0) < 2 * ofTarget
                 && (route?.clients[client] ?? 0) < 2 * ofRoute
@@ -104,37 +104,47 @@ struct SlotLine {
 
     var waiting: Int { line.count }
 
-    /// If the result is false, the caller may call `lineUp`.
+    /// Takes a slot if the limits allow it.
+    ///
+    /// Otherwise returns false, and the caller may call `lineUp`.
     mutating func take(_ user: SlotUser) -> Bool { shares.take(user, bounds) }
 
-    /// Joins the line; returns a number, which `giveBack` or `setBounds` returns when a slot is assigned to it.
+    /// Joins the line.
+    ///
+    /// Returns a number, which `giveBack` or `setBounds` returns when a slot is assigned to it.
     mutating func lineUp(_ user: SlotUser) -> Int {
         next += 1
         line.append((next, user))
         return next
     }
 
-    /// Leaves the line; returns false if a slot was already assigned, which the caller must return.
+    /// Leaves the line.
+    ///
+    /// Returns false if a slot was already assigned. The caller must then return the slot.
     mutating func leave(_ number: Int) -> Bool {
         guard let index = line.firstIndex(where: { $0.number == number }) else { return false }
         line.remove(at: index)
         return true
     }
 
-    /// Returns the numbers in the line to which a slot was then assigned.
+    /// Takes back a slot.
+    ///
+    /// Returns the numbers in the line to which slots were then assigned.
     mutating func giveBack(_ user: SlotUser) -> [Int] {
         shares.giveBack(user)
         return letIn()
     }
 
-    /// Returns the numbers in the line to which a slot was then assigned; slots in use stay in use.
+    /// Changes the limits.
+    ///
+    /// Slots in use stay in use. Returns the numbers in the line to which slots were then assigned.
     mutating func setBounds(_ bounds: DeliveryBounds) -> [Int] {
         self.bounds = bounds
         return letIn()
     }
 
     private mutating func letIn() -> [Int] {
-        // One pass is enough: each assigned slot leaves less room for those before it.
+        // One pass is enough because each assigned slot leaves less room for deliveries earlier in the line.
         var indices: [Int] = []
         for index in line.indices {
             guard shares.taken < bounds.total else { break }

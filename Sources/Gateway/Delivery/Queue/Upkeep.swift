@@ -1,8 +1,8 @@
 // The daemon's background work: recovers the spool after a crash, and removes partial uploads, failed uploads,
 // stored responses and handed-over files after their retention.
 //
-// It walks the spool in small steps with pauses, so that no request waits for it. Invariant: it removes nothing that is
-// in use or that `Retention` promises to keep.
+// The upkeep thread walks the spool in small steps with pauses, so that no request waits. Invariant: uploads in use or
+// within their retention are never removed.
 
 import SpoolgateJournal
 import SpoolgatePosix
@@ -21,15 +21,17 @@ final class Upkeep: Sendable {
 
     private let state = Monitor(State())
 
-    /// Pauses during a walk; returns early if the thread must end.
+    /// Pauses during a walk.
+    ///
+    /// Returns early if the thread must end.
     func pause(_ duration: Duration) {
         _ = state.wait(until: .after(duration)) { $0.isEnding ? true : nil }
     }
 
-    /// Waits between two rounds of upkeep, at most for `duration`; returns false if the thread must end.
+    /// Waits at most `duration` between two rounds of upkeep.
     ///
-    /// `isChanged` is set to whether another process has changed the spool since the last wait, which also ends the
-    /// wait.
+    /// Returns false if the thread must end. Sets `isChanged` to true if another process has changed the spool since
+    /// the last wait. Such a change ends the wait.
     func rest(_ duration: Duration, isChanged: inout Bool) -> Bool {
         _ = state.wait(until: .after(duration)) { $0.isEnding || $0.isChanged ? true : nil }
         return state.update { state in
@@ -45,20 +47,21 @@ final class Upkeep: Sendable {
 }
 
 extension Deliveries {
-    /// Between searches for expired uploads.
+    /// The interval between searches for expired uploads.
     private static let lookInterval = Duration.seconds(600)
-    /// Between checks of the clock.
+    /// The interval between checks of the clock.
     private static let clockInterval = Duration.seconds(60)
-    /// Between searches among incoming uploads: there may be many, and most are young.
+    /// The interval between searches of `incoming`, which may contain many uploads, most of them young.
     private static let partialInterval = Duration.seconds(3_600)
-    /// Between counts for other processes: a command may report each changed upload.
+    /// The minimum interval between counts for other processes, because a command may report each changed upload.
     private static let countInterval = Duration.seconds(1)
     /// The number of uploads between two pauses.
     private static let step = 64
     private static let pause = Duration.milliseconds(20)
-    /// During recovery, for which uploads may wait.
+    /// The pause during recovery, which is shorter because uploads may wait for the recovery.
     private static let shortPause = Duration.milliseconds(2)
-    /// The number of uploads removed at a time: each needs a file descriptor until its removal is durable.
+    /// The number of uploads removed at a time, limited because each needs a file descriptor until its removal is
+    /// durable.
     private static let batch = 32
 
     /// Starts the thread, which recovers the spool and then searches for expired uploads.
@@ -96,13 +99,17 @@ extension Deliveries {
         }
     }
 
-    /// Between checks for crashed daemons: uploads of other hosts are due with the queue.
+    /// The interval between checks for crashed daemons.
+    ///
+    /// In a shared spool, at most the interval of queue runs.
     private var lookForDead: Duration {
         spool.isShared
             ? min(Self.clockInterval, current.settings.queueRunInterval) : Self.clockInterval
     }
 
-    /// Repairs uploads that no request would repair after a crash, and counts all uploads; returns those it skipped.
+    /// Repairs uploads that no request would repair after a crash, and counts all uploads.
+    ///
+    /// Returns the skipped uploads.
     private func recoverSpool() -> [UploadID] {
         journal.metrics.waiting.noteWalk(isUnderWay: true)
         var looked = 0
@@ -117,10 +124,12 @@ extension Deliveries {
         return recovery.skipped
     }
 
-    /// Returns the uploads that were skipped once more.
+    /// Recovers skipped uploads.
+    ///
+    /// Returns those that were skipped again.
     private func recoverAgain(_ skipped: [UploadID]) -> [UploadID] {
         let recovery = spool.recoverAgain(skipped, noteFinding)
-        // The run queues uploads that can be tried now.
+        // The run queues the recovered uploads.
         if recovery.skipped.count < skipped.count { runQueue() }
         return recovery.skipped
     }
@@ -133,7 +142,7 @@ extension Deliveries {
         }
     }
 
-    /// Logs once when the clock jumps ahead, and once when it can be trusted again.
+    /// Logs once when the clock jumps ahead, and once when the clock can be trusted again.
     private func watchClock(_ wasDoubted: inout Bool) {
         let lead = clock.lead
         guard (lead != nil) != wasDoubted else { return }
@@ -142,7 +151,7 @@ extension Deliveries {
         spool.noteClock()
     }
 
-    /// Removes handed-over files and the uploads in `queues` whose retention is over.
+    /// Removes handed-over files and uploads in `queues` whose retention has ended.
     package func removeOld(in queues: [Queue]) {
         let settings = current.settings
         let now = clock.confirmed

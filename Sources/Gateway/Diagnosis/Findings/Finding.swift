@@ -14,7 +14,7 @@ package struct Finding: Sendable, Equatable {
         case warning = "warn"
         /// Uploads fail or cannot be resumed.
         case failure = "fail"
-        /// The text says why.
+        /// The check did not run; the text says why.
         case skipped = "skip"
 
         var shown: String {
@@ -55,8 +55,8 @@ package struct Finding: Sendable, Equatable {
         .init(.failure, name, text, fixes: fixes)
     }
 
-    /// The finding for people: a line such as ` FAIL  streaming   …`, then a line for each fix; control characters are
-    /// replaced.
+    /// The finding for people: a line such as ` FAIL  streaming   …`, then a line for each fix, with control
+    /// characters replaced.
     package var line: String {
         let head = " \(level.shown.padded(toColumns: 5)) \(name.padded(toColumns: 11)) "
         let indent = String(repeating: " ", count: head.count)

@@ -1,6 +1,8 @@
 // The common protocol of observations.
 
-/// An observation before it is judged; its findings have the name of its check.
+/// An observation that has not been judged yet.
+///
+/// Its findings have the name of its check.
 protocol Seen {
     var check: String { get }
 }
@@ -10,9 +12,9 @@ extension Seen {
 
     func skipped(_ text: String) -> Finding { .skipped(check, text) }
 
-    /// Uploads work despite the problem.
+    /// A finding for a problem that does not make uploads fail.
     func warning(_ text: String, _ fixes: [String]) -> Finding { .warning(check, text, fixes) }
 
-    /// The problem makes uploads fail.
+    /// A finding for a problem that makes uploads fail.
     func failure(_ text: String, _ fixes: [String]) -> Finding { .failure(check, text, fixes) }
 }

@@ -10,11 +10,11 @@ import SpoolgateTextFormats
 struct StreamingSeen: Seen, Sendable, Equatable {
     var check: String { "streaming" }
     var sent: Int64
-    /// The offset reported during the transfer; nil if none was.
+    /// The offset reported during the transfer, if any.
     var arrived: Int64?
     /// The time from the start of the transfer to this report.
     var after: Duration
-    /// The response to the offset retrieval, or to the transfer if that ended early.
+    /// The response to the offset retrieval, or to the transfer if the transfer ended early.
     var answer: ProbeAnswer
 
     var finding: Finding {
@@ -48,9 +48,9 @@ struct CutSeen: Seen, Sendable, Equatable {
     var sent: Int64
     /// The offset after the reset; nil if none was reported.
     var kept: Int64?
-    /// The response to the append that resumes the upload; nil if it was not sent.
+    /// The response to the append that resumes the upload; nil if the append was not sent.
     var resumed: ProbeAnswer?
-    /// The response to the interrupted append; it has no head unless it was received before the reset.
+    /// The response to the interrupted append, without a head unless one was received before the reset.
     var answer: ProbeAnswer
 
     var finding: Finding {
@@ -87,7 +87,7 @@ struct SizeSeen: Seen, Sendable, Equatable {
     var check: String { "size" }
     /// The `Content-Length` of the append.
     var declared: Int64
-    /// True after 100 (Continue), or without a response within the time a client waits for it.
+    /// Whether the server sent 100 (Continue), or no response while a client would wait for one.
     var isWelcome: Bool
     var answer: ProbeAnswer
 
@@ -169,7 +169,7 @@ struct SilenceSeen: Seen, Sendable, Equatable {
     /// Whether the server closed the connection before the pause ended.
     var wasEnded: Bool
 
-    /// Longer than the timeout in the shipped nginx files.
+    /// The pause, longer than the timeout in the shipped nginx files.
     static let length = Duration.seconds(70)
     /// The shortest acceptable timeout, slightly less than that of the shipped nginx files.
     private static let least = Duration.seconds(55)

@@ -10,9 +10,9 @@ package struct DaemonSeen: Seen, Sendable, Equatable {
         case status(String)
         /// No process listens on the socket.
         case nobody
-        /// The user of this process may not connect.
+        /// This process's user may not connect.
         case denied
-        /// The daemon did not respond, for this reason.
+        /// The daemon did not respond, for the given reason.
         case silence(String)
     }
 

@@ -3,7 +3,7 @@
 import SpoolgateTextFormats
 
 enum Fix {
-    /// Includes the shipped files, which contain most of the other directives.
+    /// The directive that includes the shipped files, which contain most of the other directives.
     static let location = "include /usr/share/spoolgate/nginx/location*.conf;"
     /// An alternative to a directive that the included files contain.
     static let hasIt = location + "  (includes it)"
@@ -34,7 +34,7 @@ enum Fix {
     static let units = "systemctl status spoolgate.socket spoolgate"
     static let owner =
         "fastcgi_param SPOOLGATE_OWNER $remote_user;  (only with auth_basic and auth_basic_user_file)"
-    /// For problems whose cause only a probe on the server can find.
+    /// The fix for problems whose cause only a probe on the server can find.
     static let local = "run the probe with --local on the server, which reports more"
 
     /// Returns the fix for the size limit if a web server refused content with 413, otherwise `fixes`.
@@ -43,7 +43,7 @@ enum Fix {
     }
 
     static func addUser(_ name: String, to path: String) -> String {
-        // The operator replaces a name that the shell would not take literally.
+        // If the shell would not take a name literally, the operator must insert the name.
         let word = name.shellWord == name ? name : "NAME"
         return
             "printf '\(word):%s\\n' \"$(openssl passwd -apr1)\" >>\(path.shellWord)  (asks for the password)"

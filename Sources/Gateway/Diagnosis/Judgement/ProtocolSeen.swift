@@ -160,10 +160,10 @@ struct NodesSeen: Seen, Sendable, Equatable {
     var check: String { "nodes" }
     /// The nodes that received the probe's uploads.
     var names: Set<String>
-    /// Those of `names` for whose uploads a request reached another node.
+    /// The nodes in `names` for whose uploads a request reached another node.
     var missed: Set<String>
 
-    /// Takes the path of each upload resource and the response to OPTIONS on it.
+    /// Takes the path of each upload resource and the response to OPTIONS on this path.
     init(_ uploads: [(target: String, answer: ProbeAnswer)]) {
         names = Set(uploads.compactMap { Self.node(in: $0.target) })
         missed = Set(

@@ -9,13 +9,13 @@ import SpoolgateTextFormats
 package struct NginxLane: Sendable, Equatable {
     /// The directive `spool_receive` in effect, if any.
     var directive: NginxDirective?
-    /// Whether nginx buffers content before it passes a request on (`fastcgi_request_buffering`).
+    /// Whether nginx buffers content before passing a request on (`fastcgi_request_buffering`).
     var isBuffering = false
     /// Whether nginx may connect over a unix socket, so that the gateway can pass it a file descriptor.
     var passesFiles = true
     /// Whether nginx's files load or use `ngx_http_interim_module`.
     var hasModule = true
-    /// The limit on the size of files that nginx's workers write, in bytes; nil if there is none or it is unknown.
+    /// The limit on the size of files that nginx's workers write, in bytes; nil if unlimited or unknown.
     var fileSizeLimit: Int64?
 
     var isOn: Bool { directive.map { !$0.saysOff } ?? false }
@@ -31,7 +31,7 @@ struct ReceiveSeen: Seen, Sendable, Equatable {
     var route: String?
     /// How the last large content reached the spool; nil if unknown.
     var path: ContentPath?
-    /// nil if nginx's files were not read.
+    /// The settings in nginx's files; nil if the files were not read.
     var nginx: NginxLane?
 
     var finding: Finding {

@@ -4,7 +4,7 @@ import SpoolgateCurl
 import SpoolgateTextFormats
 
 struct UpstreamSeen: Seen, Sendable, Equatable {
-    /// `upstream`, `authorizer` or `webhook`.
+    /// The kind of server: `upstream`, `authorizer` or `webhook`.
     var check: String
     /// The route, or `events` for the webhook.
     var name: String
@@ -14,7 +14,7 @@ struct UpstreamSeen: Seen, Sendable, Equatable {
     var socket: String?
     /// The file of trusted authorities, or nil for the system's.
     var authorities: String?
-    /// nil if the connection succeeded.
+    /// The error; nil if the connection succeeded.
     var fault: ClientFault?
     /// Whether the server speaks TLS although its URL says `http`.
     var speaksTLS = false

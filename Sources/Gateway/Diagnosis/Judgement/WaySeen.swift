@@ -10,11 +10,11 @@ struct ReachSeen: Seen, Sendable, Equatable {
     var isSecure: Bool
     /// The versions of HTTP to test.
     var asked: [ClientRequest.Version]
-    /// The version, such as `TLS 1.3`; nil without TLS.
+    /// The version of TLS, such as `TLS 1.3`; nil without TLS.
     var tls: String?
-    /// nil if the connection succeeded.
+    /// The error; nil if the connection succeeded.
     var fault: ClientFault?
-    /// nil if HTTP/2 was not tested or the server did not respond.
+    /// Whether the server supports HTTP/2; nil if HTTP/2 was not tested or the server did not respond.
     var hasHTTP2: Bool?
     /// The field `Server` of the response.
     var server: String?

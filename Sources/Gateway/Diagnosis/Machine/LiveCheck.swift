@@ -1,6 +1,6 @@
 // The checks that need the running system.
 //
-// They connect without sending requests, except to the store of a bucket, because only a request tests the key.
+// The checks connect without sending requests, except to the store of a bucket, because only a request tests the key.
 
 import HTTPTypes
 import SpoolgateCurl
@@ -21,15 +21,10 @@ package struct LiveCheck {
 
     /// Runs the checks as this process's user.
     ///
-    /// - Parameters:
-    ///   - settings: the settings.
-    ///   - user: this process's user.
-    ///   - nginx: the nginx processes, which the caller inspects before it gives up root's rights, if it has them.
-    ///   - files: the configurations of these nginx processes, also read with root's rights if possible.
-    ///   - units: the state of the gateway's systemd units; nil if systemd does not know them.
-    ///   - answer: the result of asking the daemon for its status.
-    ///   - paths: for each route, how its last large content reached the spool, as reported by the daemon; nil if the
-    ///     daemon did not respond.
+    /// The caller should obtain `nginx` and `files`, the configurations of these processes, before giving up root's
+    /// rights. `units` is nil if systemd does not know the units. `answer` is the result of asking the daemon for its
+    /// status. `paths` contains how the last large content of each route reached the spool, as reported by the daemon,
+    /// and is nil if the daemon did not respond.
     package init(
         _ settings: Settings,
         as user: SystemUser,
@@ -278,7 +273,7 @@ package struct LiveCheck {
 
     /// Connects without sending a request, and records the result in `seen`.
     ///
-    /// For an `http` URL it also tries TLS, to find a server that expects TLS.
+    /// For an `http` URL, also tries TLS, to find a server that expects TLS.
     private func connect(to base: String, _ settings: UpstreamSettings, _ seen: inout UpstreamSeen)
     {
         var request = ClientRequest(.head, base)
@@ -291,7 +286,7 @@ package struct LiveCheck {
         seen.fault = Self.fault(of: request)
         if let fault = seen.fault, fault.isLate, base.hasPrefix("https://") {
             request.url = "http" + base.dropFirst(5)
-            // If this succeeds, the server accepts connections but not TLS.
+            // If a connection without TLS succeeds, the server does not accept TLS.
             if Self.fault(of: request) == nil { seen.fault?.tls = .silence }
         }
         guard seen.fault == nil, seen.socket == nil, base.hasPrefix("http://") else { return }
@@ -307,9 +302,9 @@ package struct LiveCheck {
             } ?? true
     }
 
-    /// Sends a request and returns why it failed, or nil.
+    /// Sends a request and returns why the request failed, or nil.
     ///
-    /// It closes the connection, because some servers accept only one at a time.
+    /// Closes the connection, because some servers accept only one at a time.
     private static func fault(of request: ClientRequest) -> ClientFault? {
         let transfer = ClientTransfer(request)
         transfer.run()

@@ -1,6 +1,6 @@
 // The probe's checks of the local machine.
 //
-// It changes nothing. Reading nginx's files requires root, since nginx opens its certificates and logs to print them.
+// The checks change nothing. Reading nginx's files requires root because `nginx -T` opens certificates and logs.
 
 package import HTTPTypes
 import SpoolgatePosix
@@ -8,17 +8,16 @@ import SpoolgatePosix
 /// The check of the local machine.
 package struct LocalCheck {
     package private(set) var findings: [Finding] = []
-    /// The directives and limits of nginx that decide whether it writes content into the spool; nil if nginx's files
-    /// were not read.
+    /// The settings that decide whether nginx writes content into the spool; nil if nginx's files were not read.
     package private(set) var lane: NginxLane?
-    /// The default path of the admin socket, next to the socket for uploads in nginx's files; nil if they name none.
+    /// The default path of the admin socket, next to nginx's socket for uploads; nil if nginx's files name none.
     package private(set) var adminSocket: String?
     /// The location of the probed URL; nil if unknown.
     private var place: NginxPlace?
 
     /// Runs the checks for the URL of creations.
     ///
-    /// `nginx` is the command `nginx -T`; `fields` are those that the probe adds to each request, such as a login.
+    /// `nginx` is the command `nginx -T`. The probe adds `fields`, such as a login, to each request.
     package init(of url: ProbeURL, nginx: [String], fields: HTTPFields = [:]) {
         let processes = NginxProcesses(of: nginx)
         let units = UnitsSeen()
@@ -41,12 +40,12 @@ package struct LocalCheck {
         }
     }
 
-    /// Returns a failure for an error in nginx's files, or a warning if they could not be read.
+    /// Returns a failure for an error in nginx's files, or a warning if the files could not be read.
     static func unread(_ reason: String) -> Finding {
         guard reason.contains("[emerg]"), !reason.contains("ermission denied") else {
             return .warning("nginx", reason, ["run the probe as root, on the machine of nginx"])
         }
-        // This file belongs to the module's package; it is included although the module is not loaded.
+        // This file of the module's package is included although the module is not loaded.
         let fix =
             reason.contains(" in /usr/share/spoolgate/nginx/modules/")
             ? "apt install --reinstall libnginx-mod-http-interim" : "fix that line"

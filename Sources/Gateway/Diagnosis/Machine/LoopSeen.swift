@@ -1,6 +1,6 @@
-// Whether the gateway's requests return to it, over its own socket or through nginx on this machine.
+// Whether the gateway's requests return to the gateway, over its own socket or through nginx on this machine.
 //
-// Loops through other machines remain undetected; the gateway refuses such a request with 508.
+// Loops through other machines remain undetected here. The gateway refuses their requests with 508.
 
 import SpoolgatePosix
 import SpoolgateUpstream
@@ -9,7 +9,7 @@ import SpoolgateUpstream
 struct LoopSeen {
     let address: ListenAddress
     let files: [NginxDump]
-    /// The locations that pass requests to the gateway, or may do so.
+    /// The locations that pass requests to the gateway, or might.
     let places: [NginxPlace]
 
     init(_ address: ListenAddress, _ files: [NginxDump]) {
@@ -28,7 +28,7 @@ struct LoopSeen {
     /// Returns a failure if requests to `target` return to the gateway, or nil if no loop is found.
     ///
     /// `name` is the route, or `events` for the webhook. `service` is the path and query that an authorizer or the
-    /// webhook receives; it is nil for an upstream, which receives those of the client's request.
+    /// webhook receives, and nil for an upstream, which receives those of the client's request.
     func finding(
         _ target: UpstreamTarget,
         _ kind: String,
@@ -86,8 +86,8 @@ struct LoopSeen {
         return nil
     }
 
-    /// Returns the directives and limits that decide whether nginx writes content into the spool, at the first location
-    /// of a route; nil if the route has no location.
+    /// Returns the settings that decide whether nginx writes the content of a route into the spool, at its first
+    /// location; nil if the route has no location.
     func lane(ofRoute name: String, _ processes: NginxProcesses) -> NginxLane? {
         for dump in files {
             let place = dump.gateways.first { isOurs($0) && $0.route == name }
@@ -135,7 +135,7 @@ struct NginxListen: Equatable {
     private let host: String?
     /// The port, or nil for a unix socket.
     let port: UInt16?
-    /// Whether the address is IPv6: `80` and `[::]:80` are two sockets.
+    /// Whether the address is IPv6, which matters because `80` and `[::]:80` are two sockets.
     private let isSix: Bool
 
     /// Parses an address of nginx's `listen`: `80`, `192.0.2.1:80`, `[::1]:80`, `*:80`, `192.0.2.1` or `unix:…`.
@@ -164,8 +164,8 @@ struct NginxListen: Equatable {
 extension NginxDump {
     /// Returns the location that nginx chooses for a path, if it passes requests to a gateway.
     ///
-    /// nginx chooses the server block by address, port and name, and in it the longest matching prefix. Another check
-    /// covers regular expressions.
+    /// nginx chooses the server block by address, port and name, and in the block the longest matching prefix. Another
+    /// check covers regular expressions.
     fileprivate func gateway(
         _ path: String,
         of names: [String],

@@ -1,6 +1,6 @@
 // The output of `nginx -T`, parsed into directives with file and line.
 //
-// Pure, except that it runs `nginx -v` and reads password files.
+// Pure, except for running `nginx -v` and reading password files.
 
 import Glibc
 
@@ -9,7 +9,7 @@ struct NginxDirective: Sendable, Equatable {
     var file: String
     /// The line, counted from 1.
     var line: Int
-    /// The directives in the directive's block, or nil if it has no block.
+    /// The directives in this directive's block; nil without a block.
     var block: [NginxDirective]?
 
     var name: String { words.first ?? "" }
@@ -26,7 +26,7 @@ package struct NginxDump: Sendable {
     let folder: String
     /// The version of nginx; nil if unknown.
     var version: NginxVersion?
-    /// The password files by path; empty if they were not read.
+    /// The password files that were read, keyed by path.
     private(set) var passwordFiles: [String: PasswordFile] = [:]
 
     private static let mark = "# configuration file "
@@ -123,8 +123,8 @@ package struct NginxDump: Sendable {
 
     /// Returns the locations that match a URL and pass requests to a FastCGI server, best match first.
     ///
-    /// They are sorted by their server block's port, name and `default_server`, as in nginx; in a block, the gateway's
-    /// precede others. If the block with this port and name has no such location, the result is empty or, if that block
+    /// Sorted by the server block's port, name and `default_server`, as in nginx. In a block, the gateway's locations
+    /// precede others. If the block with this port and name has no such location, the result is empty or, if the block
     /// is a proxy, contains only the locations on other ports.
     func locations(of path: String, host: String, port: UInt16) -> [NginxPlace] {
         var found: [(place: NginxPlace, rank: Int)] = []
@@ -155,7 +155,7 @@ package struct NginxDump: Sendable {
     /// The rank of the requested port, higher than the sum of all other ranks.
     private static let heard = 80_000
 
-    /// Returns whether a block, or a block in it, contains `proxy_pass`.
+    /// Returns whether a block, or a nested block, contains `proxy_pass`.
     private static func handsOn(_ block: NginxDirective) -> Bool {
         (block.block ?? []).contains { $0.name == "proxy_pass" || handsOn($0) }
     }
@@ -206,7 +206,7 @@ struct NginxPlace: Sendable {
 
     var location: NginxDirective { around[0] }
 
-    /// Returns the rank of this location for a path, or nil if it does not match.
+    /// Returns the rank of this location for a path, or nil if the path does not match.
     ///
     /// The highest rank has precedence; a prefix ranks by its length.
     func match(_ path: String) -> Int? {
@@ -218,7 +218,7 @@ struct NginxPlace: Sendable {
         }
     }
 
-    /// Returns the directives in effect: those of the innermost block that has any with this name.
+    /// Returns the directives in effect: those with this name in the innermost block that has any.
     func values(of name: String) -> [NginxDirective] {
         around.lazy.map { ($0.block ?? []).filter { $0.name == name } }.first { !$0.isEmpty } ?? []
     }
@@ -230,7 +230,7 @@ struct NginxPlace: Sendable {
                 $0.name == name && (first == nil || $0.arguments.first == first)
             }
             if let found { return found }
-            // A block does not inherit `fastcgi_pass`, and inherits `fastcgi_param` only if it has none itself.
+            // A block does not inherit `fastcgi_pass`, and inherits `fastcgi_param` only if the block itself has none.
             if name == "fastcgi_pass" { return nil }
             if name == "fastcgi_param", block.block?.contains(where: { $0.name == name }) ?? false {
                 return nil

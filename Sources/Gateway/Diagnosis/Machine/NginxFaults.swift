@@ -6,7 +6,9 @@ import Glibc
 import SpoolgateTextFormats
 
 extension NginxDirective {
-    /// Returns whether these words have the same effect: nginx ignores quotes and the case of `on` and `off`.
+    /// Returns whether these words have the same effect as `other`.
+    ///
+    /// nginx ignores quotes and the case of `on` and `off`.
     func hasSameEffect(as other: [String]) -> Bool {
         func plain(_ word: String) -> String {
             let lower = word.lowercased()
@@ -94,7 +96,7 @@ extension NginxPlace {
 
     /// The finding if nginx buffers content before it chooses a location (nginx master of August 2026).
     ///
-    /// nginx buffers it if any argument of `client_body_early_read` is neither empty nor 0.
+    /// nginx does so if any argument of `client_body_early_read` is neither empty nor 0.
     private var earlyRead: Finding? {
         guard let directive = value(of: "client_body_early_read") else { return nil }
         let conditions = directive.arguments.filter { !["", "0"].contains($0) }
@@ -109,7 +111,7 @@ extension NginxPlace {
         )
     }
 
-    /// Returns the place in nginx's files for the directive of a fix; nil if it is not a directive for this location.
+    /// Returns the place in nginx's files for a fix; nil if the fix is not a directive for this location.
     func place(of fix: String) -> String? {
         guard let directive = Fix.directive(fix), let name = directive.first else { return nil }
         if let there = place(ofSame: directive) {
@@ -160,7 +162,7 @@ extension NginxPlace {
         amount(text.lowercased(), ["k": 1 << 10, "m": 1 << 20, "g": 1 << 30])
     }
 
-    /// Parses a time such as `60`, `1m 30s` or `60000ms`, and returns whole seconds, or 0 if it is invalid.
+    /// Parses a time such as `60`, `1m 30s` or `60000ms`, and returns whole seconds, or 0 if the text is invalid.
     private static func seconds(_ text: String) -> Int64 {
         var milliseconds: Int64 = 0
         let parts = text.lowercased().matches(of: /(\d+) *(ms|s|m|h|d|w)?/)

@@ -1,13 +1,9 @@
 // The settings of nginx for writing content into the spool.
 
 extension NginxDump {
-    /// Returns the directives and limits that decide whether nginx writes the content of a location's uploads into the
-    /// spool.
+    /// Returns the settings that decide whether nginx writes a location's content into the spool.
     ///
-    /// - Parameters:
-    ///   - place: a location that passes requests to the gateway.
-    ///   - processes: the running processes of this nginx.
-    /// - Returns: the directives and limits.
+    /// `place` must pass requests to the gateway.
     func lane(at place: NginxPlace, _ processes: NginxProcesses) -> NginxLane {
         NginxLane(
             directive: place.spoolReceive,
@@ -27,7 +23,9 @@ extension NginxDump {
 }
 
 extension NginxPlace {
-    /// The directive `spool_receive` in effect; in a block with several, one that is `off` has precedence.
+    /// The directive `spool_receive` in effect.
+    ///
+    /// In a block with several, one that is `off` has precedence.
     fileprivate var spoolReceive: NginxDirective? {
         for block in around {
             let found = (block.block ?? []).filter { $0.name == "spool_receive" }

@@ -1,7 +1,7 @@
 // Ports on which nginx speaks HTTP/2 without TLS.
 //
-// Before 1.25.1 such a port speaks nothing else: one `listen 80 http2;` breaks HTTP/1.1 clients of all blocks with that
-// port.
+// Before 1.25.1, such a port speaks only HTTP/2, so one `listen 80 http2;` breaks HTTP/1.1 clients of all blocks with
+// the port.
 
 import SpoolgateTextFormats
 

@@ -1,6 +1,6 @@
-// The clients that nginx admits at the gateway's locations, and the owner that it passes for them.
+// The clients that nginx admits at the gateway's locations, and the owner that nginx passes for each.
 //
-// Pure, except for reading password files. Clients cannot detect most mistakes: an unverified name is accepted
+// Pure, except for reading password files. Clients cannot detect most mistakes because an unverified name is accepted
 // silently.
 
 import SpoolgatePosix
@@ -9,7 +9,7 @@ import SpoolgateTextFormats
 /// A file of `auth_basic_user_file`: user names and hashed passwords.
 struct PasswordFile: Sendable, Equatable {
     var way: PathWay
-    /// nil if this process cannot read the file.
+    /// The user names; nil if this process cannot read the file.
     var names: [String]?
 
     private static let limit = 4 << 20
@@ -55,7 +55,7 @@ struct NginxLogin: Sendable {
 
     private var hasRealm: Bool { realm.map { !$0.saysOff } ?? false }
 
-    /// Returns the absolute path of the password file, or nil if there is none or its path contains a variable.
+    /// Returns the absolute path of the password file, or nil if there is no file or its path contains a variable.
     func passwordFile(below folder: String) -> String? {
         guard asksPassword, let path = file?.arguments.first, !path.contains("$") else {
             return nil
@@ -208,7 +208,7 @@ struct NginxLogin: Sendable {
 
     /// Returns the finding if the location requires a password for CORS preflight requests.
     ///
-    /// These never contain credentials (Fetch, section 4.8), so pages of other origins could not upload.
+    /// Preflight requests never contain credentials (Fetch, section 4.8), so pages of other origins could not upload.
     func findingOfPreflight(route: String) -> Finding? {
         guard let realm, asksPassword, !realm.arguments.contains(where: { $0.contains("$") }),
             place.value(of: "satisfy")?.arguments.first != "any"

@@ -23,7 +23,7 @@ extension Credentials {
             let numbers = line[line.index(after: colon)...].split { " \t".contains($0) }
             values[line[..<colon]] = numbers.compactMap { UInt32($0) }
         }
-        // The real, effective, saved and file system IDs.
+        // Each line lists the real, effective, saved and file system IDs.
         guard let users = values["Uid"], let groups = values["Gid"], users.count == 4,
             groups.count == 4
         else { return nil }
@@ -34,7 +34,7 @@ extension Credentials {
         )
     }
 
-    /// Returns whether owner, group and mode give the process all of these rights.
+    /// Returns whether owner, group and mode give the process all these rights.
     func has(_ rights: AccessRights, to facts: PathFacts) -> Bool {
         if user == 0 { return true }
         let shift: UInt32 =
@@ -46,9 +46,9 @@ extension Credentials {
 /// Facts about the nginx processes that run on this machine.
 package struct NginxProcesses: Sendable {
     private(set) var workers: Set<Credentials> = []
-    /// True if an nginx has loaded `ngx_http_interim_module`; nil if the user of this process may inspect no nginx.
+    /// Whether an nginx has loaded `ngx_http_interim_module`; nil if this process's user may inspect no nginx.
     private(set) var hasModule: Bool?
-    /// The smallest limit of the workers, in bytes; nil if there is none or it is unknown.
+    /// The workers' smallest limit on file sizes, in bytes; nil if unlimited or unknown.
     private(set) var fileSizeLimit: Int64?
     /// The commands that print the configurations of master processes that root or this process's user started.
     private(set) var commands: [[String]] = []
@@ -63,15 +63,15 @@ package struct NginxProcesses: Sendable {
 
     /// Inspects all visible processes.
     ///
-    /// - Parameter command: an nginx command; only processes with the same `-p` and `-c` options are inspected, or all
-    ///   if nil.
+    /// - Parameter command: an nginx command. Only processes with the same `-p` and `-c` options are inspected; if nil,
+    ///   all are.
     package init(of command: [String]? = nil) {
         let wanted = command.map { Self.files(of: $0[...]) }
         guard let names = try? Directory(path: "/proc").names() else { return }
         var masters: Set<String> = []
         var children: [(master: String, status: String, limit: Int64?)] = []
         for name in names where name.utf8.allSatisfy({ (0x30...0x39).contains($0) }) {
-            // A process may end while it is inspected.
+            // A process may end during its inspection.
             guard
                 let title = try? TextFile.read("/proc/\(name)/cmdline", limit: Self.limit),
                 title.hasPrefix("nginx: "),
@@ -108,7 +108,7 @@ package struct NginxProcesses: Sendable {
 
     /// Adds the command that prints a master process's configuration to `commands`.
     ///
-    /// Ignores users other than root and this process's user, because they could name any program to run.
+    /// Ignores users other than root and this process's user, because other users could name any program to run.
     private mutating func note(_ words: [String], _ status: String) {
         guard let program = words.first, let owner = Credentials(status: status)?.user,
             owner == 0 || owner == SystemUser.current.number

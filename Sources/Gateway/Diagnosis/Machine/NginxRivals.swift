@@ -1,17 +1,17 @@
 // Locations of nginx that get requests meant for the gateway's locations.
 //
-// Pure. A location with a regular expression has precedence over the one with the longest prefix, unless the latter has
+// Pure. A location with a regular expression has precedence over the one with the longest prefix, unless the prefix has
 // `^~`. A location for images thus gets requests for `/files/photo.jpg`.
 
 /// The paths that a location matches.
 enum NginxMatch: Equatable {
-    /// `location = /files/`: one path.
+    /// `location = /files/` matches one path.
     case exact(String)
     /// `location /files/`; if `isFinal` (`^~`), nginx does not try regular expressions at the same level.
     case prefix(String, isFinal: Bool)
     /// `location ~ \.php$`, or `~*`, which ignores case.
     case pattern(String, ignoresCase: Bool)
-    /// `location @name`: no path.
+    /// `location @name` matches no path.
     case named
 
     /// Parses the parameters of a `location` directive; the modifier need not be followed by a space.
@@ -48,11 +48,11 @@ extension NginxDirective {
 extension NginxPlace {
     /// The position of a rival relative to this location.
     enum Standing {
-        /// At the same level; `^~` would give this location precedence.
+        /// The rival is at the same level. `^~` would give this location precedence.
         case beside
-        /// At the level of a location that encloses this one.
+        /// The rival is at the level of an enclosing location.
         case around
-        /// Inside this location; `^~` would have no effect.
+        /// The rival is inside this location. `^~` would have no effect.
         case inside
     }
 
@@ -84,7 +84,7 @@ extension NginxPlace {
         return Self.rivals(found, below: prefix)
     }
 
-    /// The rivals of a location with a regular expression: those before it, because nginx uses the first match.
+    /// The rivals of a location with a regular expression: earlier locations, because nginx uses the first match.
     private var patternsBefore: [Rival] {
         guard case .pattern(let own, _)? = location.match, around.count > 1,
             let prefix = LocationPattern.literal(own)
@@ -153,7 +153,7 @@ struct LocationPattern {
     enum Taken: Equatable {
         case none
         case path(String)
-        /// Some paths, but no example is known.
+        /// The expression matches some paths, but no example is known.
         case some
     }
 
@@ -181,7 +181,9 @@ struct LocationPattern {
         return path.map { .path($0) } ?? guess
     }
 
-    /// The result without an example: an expression that is not anchored is assumed to match.
+    /// The result if no example is known.
+    ///
+    /// An expression that is not anchored is assumed to match.
     private var guess: Taken { text.contains("^") || text.contains("(?") ? .none : .some }
 
     /// Returns paths to try, the most common names first.

@@ -9,7 +9,7 @@ package struct PathWay: Sendable, Equatable {
     package var path: String
     /// Each directory from the root on, then the file; empty if the path is not accessible.
     var facts: [PathFacts] = []
-    /// nil if the path is accessible.
+    /// The reason why the path is not accessible, if any.
     var obstacle: String?
     var isMissing = false
 
@@ -52,7 +52,7 @@ package struct PathWay: Sendable, Equatable {
 
     var last: PathFacts? { facts.last }
 
-    /// Returns the first directory that a process may not enter, or nil if it may enter all.
+    /// Returns the first directory that a process may not enter, if any.
     func closed(to process: Credentials) -> PathFacts? {
         facts.dropLast().first { !process.has(.search, to: $0) }
     }

@@ -9,12 +9,12 @@ enum SystemCommand {
     private static let timeout = Duration.seconds(20)
     private static let limit = 16 << 20
 
-    /// Returns a program's standard output, or a one-line reason if it failed.
+    /// Returns a program's standard output, or a one-line reason if the program failed.
     static func output(of command: [String]) -> Result<String, SystemCommandFault> {
         run(command).map(\.output)
     }
 
-    /// Returns a program's standard error, or nil if it failed.
+    /// Returns a program's standard error, or nil if the program failed.
     static func errors(of command: [String]) -> String? {
         // `try?`: the caller does not need the reason.
         try? run(command).get().errors
@@ -56,7 +56,7 @@ enum SystemCommand {
     private static func path(_ name: String) -> String? {
         if name.hasPrefix("/") { return name }
         return places.map { "\($0)/\(name)" }.first { path in
-            // `try?`: the next directory may have an executable one.
+            // `try?`: the program may be in the next directory.
             (try? PathAccess.require(.search, to: path)) != nil
         }
     }

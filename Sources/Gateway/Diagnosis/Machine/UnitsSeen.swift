@@ -1,7 +1,7 @@
 // The state of the gateway's units in systemd.
 //
-// Pure, except for the query. A socket that systemd holds accepts connections even while the daemon crashes repeatedly;
-// only the service's state shows whether the daemon stays up.
+// Pure, except for the query. A socket that systemd holds accepts connections even while the daemon crashes repeatedly,
+// so only the service's state shows whether the daemon stays up.
 
 import SpoolgatePosix
 import SpoolgateTextFormats
@@ -25,15 +25,17 @@ package struct UnitsSeen: Sendable, Equatable {
         "LoadState", "ActiveState", "SubState", "Result", "NRestarts", "ExecMainStatus",
         "UnitFileState", "TimeoutStopUSec", "ActiveEnterTimestampMonotonic",
     ]
-    /// More restarts than these are a failure, if the last was less than `shortRun` ago.
+    /// More restarts than this number are a failure if the last was less than `shortRun` ago.
     private static let mostRestarts: Int64 = 2
     private static let shortRun = Duration.seconds(60)
-    /// How long after the last restart earlier restarts still cause a warning.
+    /// The time after the last restart during which restarts still cause a warning.
     private static let longRun = Duration.seconds(600)
 }
 
 extension UnitsSeen {
-    /// Queries systemd; returns nil if it is not running or knows neither the service nor the socket.
+    /// Queries systemd.
+    ///
+    /// Returns nil if systemd is not running or knows neither the service nor the socket.
     package init?() {
         let units = [Self.service, Self.socket, Self.timer, Self.purge]
         let command =
@@ -99,7 +101,7 @@ extension UnitsSeen {
 
     private var restarts: Int64 { service["NRestarts"].flatMap { Int64(digits: $0) } ?? 0 }
 
-    /// nil if the service is not running or its start time is unknown.
+    /// The time since the service started; nil if the service is not running or its start time is unknown.
     private var age: Duration? {
         guard now > 0, run == .running,
             let start = service["ActiveEnterTimestampMonotonic"].flatMap({ Int64(digits: $0) }),

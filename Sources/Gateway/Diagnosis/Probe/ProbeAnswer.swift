@@ -6,13 +6,13 @@ import HTTPTypes
 import SpoolgateCurl
 import SpoolgateUploadProtocol
 
-/// A response, or the reason why there is none.
+/// A response, or the reason why none was received.
 struct ProbeAnswer: Sendable, Equatable {
-    /// nil if there was no response.
+    /// The response head; nil without a response.
     var head: ResponseHead?
     /// The first bytes of the content, as text.
     var content = ""
-    /// nil if there was a response or the reason is unknown.
+    /// The reason for a missing response; nil if unknown.
     var fault: ClientFault?
     /// The status codes of the interim responses, in order.
     var interim: [Int] = []
@@ -28,7 +28,7 @@ extension ProbeAnswer {
         )
     }
 
-    /// 0 without a response.
+    /// The status code; 0 without a response.
     var status: Int { head?.status.code ?? 0 }
 
     subscript(name: HTTPField.Name) -> String? {

@@ -1,13 +1,15 @@
 // The kinds of content that a probe sends.
 //
-// None of them completes an upload: the request's fields say that more content follows.
+// Such content never completes an upload, because the request's fields say that more content follows.
 
 import HTTPTypes
 import SpoolgateCurl
 import SpoolgateUploadProtocol
 
 enum ProbeContent {
-    /// Creates `size` bytes of content, sent as fast as possible; `begun` is called before the first byte.
+    /// Creates `size` bytes of content, sent as fast as possible.
+    ///
+    /// Calls `begun` before the first byte.
     static func plain(_ size: Int64, begun: @escaping () -> Void = {}) -> ClientContent {
         ClientContent(length: size) { buffer, transfer in
             if transfer.sent == 0 { begun() }
@@ -38,8 +40,8 @@ enum ProbeContent {
 
     /// Creates content that announces twice `size` bytes and sends only `size`, evenly over `time`.
     ///
-    /// After the bytes have left this machine and `settling` has passed, `end` is called repeatedly until it or the
-    /// server ends the transfer.
+    /// After the bytes have left this machine and `settling` has passed, `end` is called repeatedly until `end` or
+    /// the server ends the transfer.
     static func broken(
         after size: Int64,
         over time: Duration = .zero,

@@ -3,7 +3,9 @@
 import HTTPTypes
 import SpoolgateUploadProtocol
 
-/// The limits in the response to a creation (`Upload-Limit`, draft-12 §4.1.4), in bytes; nil if unlimited.
+/// The limits in bytes from the response to a creation (`Upload-Limit`, draft-12 §4.1.4).
+///
+/// A limit of nil means unlimited.
 struct ProbeLimits {
     var maxSize: Int64?
     var maxAppendSize: Int64?

@@ -7,11 +7,11 @@ import SpoolgateTextFormats
 
 enum ProbeLogin: Sendable, Equatable {
     case none
-    /// The scheme Basic, with the user name.
+    /// A login by the scheme Basic with this user name.
     case password(String)
-    /// The scheme Basic without a valid name and password in Base64, or a value without a scheme.
+    /// A value that has the scheme Basic but no valid name and password in Base64, or that has no scheme.
     case malformed
-    /// Another scheme, such as Bearer.
+    /// The name of another scheme, such as Bearer.
     case other(String)
 
     init(_ fields: HTTPFields) {

@@ -16,16 +16,18 @@ package struct ProbeQuestion: Sendable {
     package var size: Int64 = 32 << 20
     /// The origin of pages that should be able to upload (CORS), or nil to skip this check.
     package var origin: String?
-    /// The path of a PEM file of certificate authorities to trust; nil for the system's.
+    /// The path of a PEM file of certificate authorities to trust.
+    ///
+    /// If nil, the system's are trusted.
     package var certificateAuthority: String?
     /// Whether to test a pause of over a minute in the content.
     package var isThorough = false
 
-    /// Asks the daemon how an upload's content reached the spool, and returns nil if this is unknown.
+    /// Asks the daemon how an upload's content reached the spool.
     ///
-    /// If the property is nil, the check is skipped.
+    /// Returns nil if the path is unknown. If the property itself is nil, the check is skipped.
     package var contentPath: (@Sendable (UploadID) -> ContentPath?)?
-    /// The directives and limits of nginx that decide whether it writes content into the spool; nil if nginx's files
+    /// The directives and limits of nginx that decide whether nginx writes content into the spool; nil if its files
     /// were not read.
     package var lane: NginxLane?
 

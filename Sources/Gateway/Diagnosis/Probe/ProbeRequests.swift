@@ -10,7 +10,7 @@ import SpoolgateUploadProtocol
 struct ProbeUpload: Equatable {
     /// The path and query of the upload resource.
     var target: String
-    /// The URL or path, exactly as in the creation's `Location`.
+    /// The value of `Location` in the response to the creation, a URL or a path.
     var location: String
     /// The fields that each further request must contain.
     var fields: HTTPFields
@@ -18,13 +18,15 @@ struct ProbeUpload: Equatable {
     var isAnonymous = false
 }
 
-/// Sends requests one at a time; a callback of one request's content may send another request.
+/// Sends requests one at a time.
+///
+/// While a request's content is sent, its callback may send another request.
 final class ProbeRequests {
     let question: ProbeQuestion
     var interopVersion = Dialect.versions.upperBound
     var version: ClientRequest.Version
 
-    /// The shortest round-trip time on any connection; nil before the first.
+    /// The shortest round-trip time measured on any connection; nil before the first measurement.
     private(set) var roundTrip: Duration?
 
     private let isStopped: () -> Bool
@@ -45,8 +47,8 @@ final class ProbeRequests {
 
     /// Sends a request and waits until the transfer ends.
     ///
-    /// If `canStop` is true, a signal ends the transfer early. It must be false if the request may create an upload,
-    /// because the upload's URL would be lost. If `isAnonymous` is true, the fields of the options are left out.
+    /// If `canStop` is true, a signal ends the transfer early. Pass false if the request may create an upload, because
+    /// the upload's URL would be lost. If `isAnonymous` is true, the fields of the options are left out.
     func send(
         _ method: HTTPRequest.Method,
         _ target: String,
@@ -95,7 +97,9 @@ final class ProbeRequests {
         [.uploadDraftInteropVersion: String(interopVersion)]
     }
 
-    /// Creates an incomplete upload at the path `target` or at the probed URL; `upload` is nil if this fails.
+    /// Creates an incomplete upload at the path `target`, or at the probed URL if `target` is nil.
+    ///
+    /// The returned `upload` is nil if the creation fails.
     func create(
         at target: String? = nil,
         length: Int64? = nil,
@@ -151,14 +155,14 @@ final class ProbeRequests {
             canStop: false,
             isAnonymous: isAnonymous
         )
-        // If the final response was lost, the interim response has the same URL.
+        // If the final response was lost, the interim response still has the upload's URL.
         let heads = [transfer.head].compactMap { $0 } + transfer.interim.map(\.head)
         let location = heads.lazy.filter { [201, 104].contains($0.status.code) }
             // An upload of another application must not be cancelled.
             .filter { head in Self.ownFields.contains { head.fields.contains($0) } }
             .compactMap { $0.fields[.location] }.first
         guard let location, let target = ProbeURL(location)?.target ?? Self.path(location) else {
-            // Before the first upload it is unknown whether the URL is the gateway's.
+            // Before the first upload has been created, the server at the URL may not be the gateway.
             if transfer.head == nil, cancelled + open.count > 0 { unnamed += 1 }
             return (transfer, nil)
         }

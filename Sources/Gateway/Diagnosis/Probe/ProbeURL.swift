@@ -14,7 +14,9 @@ package struct ProbeURL: Sendable, Equatable {
     package let host: String
     package let port: UInt16
 
-    /// Parses a URL; returns nil if it is invalid or neither `http` nor `https`.
+    /// Parses a URL.
+    ///
+    /// Returns nil if the URL is invalid or its scheme is neither `http` nor `https`.
     package init?(_ text: String) {
         guard let url = AbsoluteURL(text) else { return nil }
         isSecure = url.origin[0] == "https"

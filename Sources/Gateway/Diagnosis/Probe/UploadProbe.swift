@@ -1,7 +1,7 @@
 // Tests the whole path from a client to the gateway by uploading as clients do.
 //
-// Invariant: nothing is delivered. No upload is completed and all are cancelled, even if the probe is stopped; after
-// the first response of the gateway no request reaches the upstream.
+// Invariant: the probe completes no upload and cancels all that it creates, even if it is stopped. After the gateway's
+// first response, no request reaches the upstream.
 
 import HTTPTypes
 import SpoolgateCurl
@@ -10,31 +10,30 @@ import SpoolgateUploadProtocol
 
 /// A probe of one upload URL.
 ///
-/// Use it on one thread, and for one run only.
+/// Use it on one thread, and only once.
 package final class UploadProbe {
     private let question: ProbeQuestion
     private let requests: ProbeRequests
     private let isStopped: () -> Bool
     private let tell: (Finding) -> Void
 
-    /// The number of bytes before the connection is reset.
+    /// The number of bytes sent before the probe resets the connection.
     private static let part: Int64 = 4 << 20
     /// The duration of the slow transfer.
     private static let trickling = Duration.seconds(2)
-    /// The wait for bytes that have left this machine to reach the gateway.
+    /// How long to wait until bytes that have left this machine reach the gateway.
     private static let settling = Duration.milliseconds(500)
-    /// The wait for an interim response, in addition to the time of round trips.
+    /// How long to wait for an interim response, in addition to round trips.
     ///
-    /// It is shorter than servers wait for content, because a timeout would lose the upload's URL.
+    /// Servers wait longer for content. If a server timed out, the upload's URL would be lost.
     private static let interimPatience = Duration.milliseconds(800)
-    /// How long workers with the old configuration may respond after nginx is reloaded.
+    /// How long nginx's old workers may still respond after a reload.
     private static let reloading = Duration.seconds(1)
-    /// The length of small content in bytes.
     private static let small: Int64 = 64 << 10
     /// The size, in bytes, of a header field that exceeds nginx's default limit.
     private static let longField = 32 << 10
     private static let creations = 8
-    /// The length in bytes to declare if the gateway has no lower limit.
+    /// The length in bytes to declare, unless a limit of the gateway is smaller.
     private static let large: Int64 = 16 << 30
 
     private var limits = ProbeLimits([:])
@@ -43,9 +42,9 @@ package final class UploadProbe {
     /// The upload of the slow transfer, large enough for nginx to write it into the spool.
     private var trickled: ProbeUpload?
 
-    /// Creates a probe; `tell` is called with each finding as soon as a check is made.
+    /// Creates a probe that calls `tell` with the finding of each check as soon as the check is made.
     ///
-    /// `isStopped` is called several times a second during requests; if it returns true, the probe only cancels its
+    /// `isStopped` is called several times a second during requests. If it returns true, the probe only cancels its
     /// uploads and ends.
     package init(
         _ question: ProbeQuestion,
@@ -127,7 +126,6 @@ package final class UploadProbe {
         return gateway.isTaken ? upload : nil
     }
 
-    /// Checks that a made-up login is refused, if a login is required or was given.
     private func login(isAsked: Bool) {
         guard isAsked || question.fields.contains(.authorization) else {
             return tell(.skipped("login", "no login is required"))
@@ -135,7 +133,7 @@ package final class UploadProbe {
         tell(LoginSeen(answer: ProbeAnswer(requests.createByUnknown())).finding)
     }
 
-    /// Creates an upload in the newest interop version of both sides.
+    /// Creates an upload in the newest interop version that the probe and the gateway share.
     private func begin() -> (answer: ProbeAnswer, upload: ProbeUpload?, version: Int?) {
         var answer = ProbeAnswer(head: nil)
         // Versions before 6 have no `Upload-Limit`.
@@ -159,9 +157,9 @@ package final class UploadProbe {
         return transfer.head.map { _ in transfer.isHTTP2 }
     }
 
-    /// Checks that requests for an upload reach the node that received it.
+    /// Checks that requests for an upload reach the node that received the upload.
     ///
-    /// - Returns: false if the other checks would fail for this reason and report another.
+    /// - Returns: false if the other checks would fail because of the nodes but report a different reason.
     private func nodes(_ first: ProbeUpload) -> Bool {
         guard NodesSeen.node(in: first.target) != nil else { return true }
         // Enough uploads to reach two nodes with high probability.
@@ -179,7 +177,6 @@ package final class UploadProbe {
         return seen.finding.level != .failure
     }
 
-    /// Checks file names with common endings, if the probed URL ends in a slash.
     private func names() {
         let url = question.url
         guard url.path.hasSuffix("/") else {
@@ -188,7 +185,7 @@ package final class UploadProbe {
         func creation(_ ending: String) -> (name: String, answer: ProbeAnswer) {
             let name = "spoolgate-probe\(ending)"
             let (transfer, upload) = requests.create(at: url.path + name)
-            // The upload resource's path begins with the file name, so another location may receive its cancellation.
+            // The upload resource's path begins with the file name, so another location may receive the cancellation.
             let end = upload.map { requests.cancel($0) }
             let answer = end.map { $0.code == nil && $0.status != 204 ? $0 : nil } ?? nil
             return (name, answer ?? ProbeAnswer(transfer))
@@ -256,7 +253,6 @@ package final class UploadProbe {
         )
     }
 
-    /// Reports how the content of the slow transfer reached the spool.
     private func receive() {
         guard let ask = question.contentPath else {
             return tell(.skipped("receive", "not tested (--local)"))

@@ -1,4 +1,4 @@
-// `spoolgate check`: reads the settings like `serve`, checks, as the daemon's user, every path they name, and prints
+// `spoolgate check`: reads the settings like `serve`, checks every path in them as the daemon's user, and prints
 // settings that differ from their defaults; with --live, also checks the running system.
 
 import ArgumentParser
@@ -45,11 +45,11 @@ struct Check: SpoolgateCommand {
     }
 
     func perform() throws(CommandFailure) {
-        // Another user may lack access to nginx, and on some systems to systemd.
+        // Read before the switch to a user who may lack access to nginx or systemd.
         let nginx = live ? NginxProcesses() : nil
         let units = live ? UnitsSeen() : nil
         let files = nginx?.dumps() ?? []
-        // Another user may be unable to see whether the file exists.
+        // Another user may be unable to check whether the file exists.
         let file = options.file
         let isSystems = SettingsOptions.isSystems(file)
         let judge = try becomeJudge(ofSystems: isSystems)
@@ -126,7 +126,7 @@ struct Check: SpoolgateCommand {
         return findings
     }
 
-    /// Switches this process to the user to check as.
+    /// Switches this process to the user as whom to check.
     private func becomeJudge(ofSystems isSystems: Bool) throws(CommandFailure) -> SystemUser {
         let current = SystemUser.current
         var judge = current
@@ -172,7 +172,7 @@ struct Check: SpoolgateCommand {
         do throws(PathObstacle) {
             _ = try PathAccess.require(.read, to: file)
         } catch {
-            // Other errors are reported when the file is read.
+            // Other errors are reported when the settings are read.
             guard case .denied = error else { return }
             let fault = PathFault(user: user, use: .file, path: file)
             throw CommandFailure(
@@ -183,7 +183,7 @@ struct Check: SpoolgateCommand {
     }
 
     private func printDifferences(_ settings: Settings) {
-        // Each route is compared with a new one.
+        // Each route is compared with default settings.
         var plain = Settings()
         for name in settings.routes.keys { plain.routes[name] = RouteSettings() }
         let defaults = Dictionary(uniqueKeysWithValues: plain.table.map { ($0.key, $0.value) })

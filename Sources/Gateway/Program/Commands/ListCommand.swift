@@ -177,7 +177,7 @@ struct List: SpoolgateCommand {
         func printObject(_ summary: UploadSummary) {
             print(JSON.line(summary.jsonMembers(settings)))
         }
-        // Only identities are kept, because texts that clients choose may be long.
+        // Only IDs are kept because texts that clients choose may be long.
         var first = TopN<UploadOrder, UploadID>(limit: UploadTable.sortedLimit)
         var count = 0
         try forEachSelected(spool, at: spool.clock.now) { summary in
@@ -193,7 +193,7 @@ struct List: SpoolgateCommand {
     }
 }
 
-/// Throws an error if the spool does not exist, because a command that only reads must not create it.
+/// Opens the spool; throws an error if it does not exist, because a command that only reads must not create a spool.
 func openSpool(_ settings: Settings) throws(CommandFailure) -> Spool {
     do throws(SpoolError) {
         return try Spool(existing: settings.spoolDirectory, node: settings.sharedNode)

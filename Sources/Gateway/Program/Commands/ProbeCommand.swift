@@ -158,7 +158,7 @@ struct Probe: SpoolgateCommand {
         try report.end()
     }
 
-    /// Returns the path from the command line or the environment, otherwise next to the socket that nginx uses.
+    /// Returns the path from the command line or the environment; otherwise a path next to nginx's socket.
     private func adminSocket(_ machine: LocalCheck?) throws(CommandFailure) -> String {
         if let socket { return socket }
         do throws(SettingsFault) {
@@ -174,7 +174,7 @@ struct Probe: SpoolgateCommand {
 private final class Stop: Sendable {
     private let flag = Atomic<Bool>(false)
 
-    /// SIGINT and SIGTERM then no longer end this process by themselves.
+    /// Starts watching for SIGINT and SIGTERM, which then no longer end this process by themselves.
     init() throws(CommandFailure) {
         let signals = Signals.block()
         do throws(SystemError) {

@@ -71,7 +71,7 @@ struct Purge: SpoolgateCommand {
     /// The queues to purge, without duplicates.
     private var chosenQueues: [Queue] {
         guard queue.isEmpty else { return Queue.allCases.filter(queue.contains) }
-        // `--force` spares `hold` unless the queue or its uploads are named, because their content exists only here.
+        // `--force` spares `hold` unless the queue or its uploads are named, because held content exists only here.
         return Retention.queues.filter { !force || $0 != .hold }
     }
 

@@ -1,6 +1,6 @@
 // `spoolgate requeue`: retries uploads that are deferred, failed, held or indeterminate.
 //
-// Invariant: an upload that the upstream may already have is only requeued if it is named, or with --indeterminate.
+// Invariant: an upload that the upstream may already have is requeued only if it is named, or with --indeterminate.
 
 import ArgumentParser
 import SpoolgatePosix

@@ -1,7 +1,7 @@
 // `spoolgate serve`: the daemon, from reading its settings to its last response.
 //
 // Order matters: signals are blocked before the first thread starts, this daemon is registered in the spool before the
-// first request, and the service manager is notified when requests are accepted.
+// first request, and the service manager is notified once requests are accepted.
 
 import ArgumentParser
 import Glibc
@@ -97,17 +97,16 @@ struct Serve: SpoolgateCommand {
         _ = gateway.deliveries.stopQueue(until: .after(.zero))
         let isDrained = server.drain(until: deadline) { spool.requestReleaseOfAll() }
         let left = gateway.deliveries.stopQueue(until: deadline)
-        // Otherwise the next process would send an event again.
+        // Otherwise the next process would send an event twice.
         gateway.events.stopSending(until: .after(.seconds(1)))
         let undone = left + (isDrained ? 0 : server.load.active)
-        // Unfinished work is left to the next start, as after a crash.
+        // The next start handles unfinished work, as after a crash.
         if undone == 0, !spool.isAfterDeath { spool.leave() }
         _ = adminServer?.drain(until: .after(.seconds(1))) {}
         log.stopped(left: undone)
     }
 
-    /// Starts the threads for everything except requests: the queue, events, the status and requests of other
-    /// processes.
+    /// Starts the threads for the queue, events, the status and the requests of other processes.
     private static func startThreads(
         of gateway: Gateway,
         _ admin: Admin,
@@ -122,7 +121,7 @@ struct Serve: SpoolgateCommand {
             try Thread.start(name: "spool-watch") {
                 for turn in 1... {
                     Thread.pause(.milliseconds(100))
-                    // If the spool cannot be read, the next request that reads it reports the error.
+                    // If the spool cannot be read, the next request that needs it reports the error.
                     try? spool.requestReleaseForOthers()
                     // On a file system that hosts share, each check is a request to a file server.
                     guard !spool.isShared || turn.isMultiple(of: 10) else { continue }
@@ -174,7 +173,7 @@ struct Serve: SpoolgateCommand {
             case .user2: continue
             case .hangUp:
                 report.tell(.reloading, log)
-                // Even if the settings are wrong, the file may have been rotated.
+                // The file may have been rotated even if the settings are wrong.
                 gateway.events.reopen()
                 do throws(CommandFailure) {
                     let settings = try effectiveSettings()
@@ -191,7 +190,7 @@ struct Serve: SpoolgateCommand {
         }
     }
 
-    /// Each line has the key `node`, unless it is nil.
+    /// Creates a logger whose lines have the key `node` unless `node` is nil.
     static func logger(_ level: Logger.Level, node: String?) -> Logger {
         var handler = LineHandler(level: level)
         handler[metadataKey: "node"] = node.map { "\($0)" }
@@ -210,7 +209,7 @@ struct Serve: SpoolgateCommand {
                 quota: settings.spoolQuota == 0 ? nil : settings.spoolQuota,
                 node: settings.sharedNode
             )
-            // The state on the disk no longer belongs to this daemon, which must neither report nor repair it.
+            // The state on the disk no longer belongs to this daemon, so it must be neither reported nor repaired.
             spool.onFenced { error in
                 log.fenced(reason: "\(error)")
                 _exit(CommandFailure.Code.inUse.rawValue)
@@ -222,7 +221,7 @@ struct Serve: SpoolgateCommand {
         }
     }
 
-    /// Returns the threads in the settings, or fewer, with a log line, if file descriptors are too few.
+    /// Returns the number of threads in the settings; logs and returns fewer if file descriptors are scarce.
     private static func threadBudget(_ settings: Settings, _ log: Log) -> ThreadBudget {
         let descriptors = DescriptorLimit.raise()
         let budget = ThreadBudget(settings).within(
@@ -275,7 +274,7 @@ struct Serve: SpoolgateCommand {
         }
     }
 
-    /// Logs a failure and returns nil; uploads work without the admin socket.
+    /// Opens the admin socket; logs a failure and returns nil, because uploads do not need this socket.
     private static func startAdmin(
         _ settings: Settings,
         _ admin: Admin,

@@ -1,6 +1,6 @@
 // `spoolgate show`: everything in the spool about one upload, for a person or a program.
 //
-// It only reads. Invariant: values of fields that carry credentials are not shown.
+// Invariants: the command only reads; values of fields that carry credentials are not shown.
 
 import ArgumentParser
 import HTTPTypes
@@ -124,7 +124,7 @@ extension UploadCreation {
         "authorization", "cookie", "proxy-authorization", "set-cookie",
     ]
 
-    /// Returns the creation's fields, with `(not shown)` for credentials, including those that the settings name.
+    /// Returns the creation's fields, with `(not shown)` for credentials, including fields that the settings name.
     fileprivate func shownFields(_ settings: Settings) -> [(name: String, value: String)] {
         let own = settings.routes[exactly: route]?.fields.credentialFields ?? []
         return head.fields.map { field in

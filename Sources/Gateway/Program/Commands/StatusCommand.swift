@@ -1,4 +1,4 @@
-// `spoolgate status`: the state of the running daemon, as it reports it on its admin socket.
+// `spoolgate status`: the state that the running daemon reports on its admin socket.
 
 import ArgumentParser
 import Glibc
@@ -59,7 +59,7 @@ struct StatusCommand: SpoolgateCommand {
         for line in lines.dropLast() { print(String(line).cut(toColumns: columns)) }
     }
 
-    /// Prints the status line; throws the exit code of a Nagios plugin unless its level is OK.
+    /// Prints the status line; unless its level is OK, throws the exit code of a Nagios plugin.
     private func end(_ line: String) throws(CommandFailure) {
         print(line)
         guard !line.hasPrefix("OK:") else { return }
@@ -70,10 +70,10 @@ struct StatusCommand: SpoolgateCommand {
         )
     }
 
-    /// Returns the daemon's status, or throws why it did not respond, or the error in the settings.
+    /// Returns the daemon's status; the error says why the daemon did not respond, or what is wrong in the settings.
     ///
-    /// A running daemon keeps its old settings. If they have become unusable and it responds on the default socket,
-    /// `fault` is set to their error.
+    /// A running daemon keeps its old settings. If the settings have become unusable and the daemon responds on the
+    /// default socket, `fault` is set to their error.
     private func ask(_ fault: inout CommandFailure?) throws(CommandFailure) -> String {
         if let socket { return try ask(socket) }
         let settings: Settings

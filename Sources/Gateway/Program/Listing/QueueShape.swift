@@ -9,7 +9,7 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
 struct QueueShape {
-    /// In seconds; older uploads have their own column.
+    /// Upper bounds in seconds; older uploads have their own column.
     private static let ends: [Int64] = [60, 600, 3_600, 21_600, 86_400, 604_800]
 
     private struct Kind: Hashable {
@@ -20,7 +20,7 @@ struct QueueShape {
     private struct Row {
         var ages = [Int](repeating: 0, count: ends.count + 1)
         var diskUsage: Int64 = 0
-        /// The age is in seconds; nil if there are no uploads.
+        /// The oldest upload, with its age in seconds; nil for an empty row.
         var oldest: (age: Int64, id: UploadID, reason: String?)?
         var count: Int { ages.reduce(0, +) }
     }
@@ -29,7 +29,6 @@ struct QueueShape {
     private var rows: [Kind: Row] = [:]
     private(set) var count = 0
 
-    /// Ages are calculated from `now`.
     init(now: WallTime) { self.now = now }
 
     mutating func add(_ summary: UploadSummary) {
@@ -46,7 +45,7 @@ struct QueueShape {
         rows[kind] = row
     }
 
-    /// Returns the completion of an upload that waits for delivery or an operator, otherwise its last activity.
+    /// Returns the time of completion if an upload is waiting for delivery or an operator; otherwise its last activity.
     private func since(_ summary: UploadSummary) -> WallTime {
         switch summary.queue {
         case .incoming, .delivered, .corrupt: summary.lastActivity
@@ -66,10 +65,10 @@ struct QueueShape {
 
     // MARK: For people
 
-    /// Returns, for each row, a line of counts and a line about its oldest upload; empty if there are no uploads.
+    /// Returns, for each row, a line of counts and a line about its oldest upload; empty without uploads.
     ///
-    /// `isWide` prints the column for routes even if there is only one. Lines are cut to `width` columns, unless it is
-    /// nil.
+    /// `isWide` prints the column for routes even if there is only one route. If `width` is not nil, lines are cut to
+    /// `width` columns.
     func lines(isWide: Bool, width: Int?) -> [String] {
         guard count > 0 else { return [] }
         let hasRoutes = isWide || Set(rows.keys.map(\.route)).count > 1
@@ -133,7 +132,7 @@ struct QueueShape {
         }
     }
 
-    /// The upper bound is in seconds, and null for the last column.
+    /// Returns a count and its upper bound in seconds, which is null in the last column.
     private func ageObject(_ place: Int, _ count: Int) -> JSON {
         let end: JSON = place < Self.ends.count ? .integer(Self.ends[place]) : .null
         return .object([("below", end), ("uploads", .integer(Int64(count)))])

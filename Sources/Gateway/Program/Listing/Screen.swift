@@ -1,12 +1,12 @@
 // Output that is redrawn on a terminal.
 //
-// It changes no mode of the terminal, which stays usable however the command ends. Invariant: a screen has no more
-// lines than the terminal.
+// The terminal's mode is not changed, so the terminal stays usable however the command ends. Invariant: a screen has no
+// more lines than the terminal.
 
 import SpoolgatePosix
 
 final class Screen {
-    /// Lines shown above the last one, which is always shown.
+    /// The maximum number of lines above the last one, which is always shown.
     let rows: Int
     private let columns: Int
     private var lines: [String] = []
@@ -17,15 +17,15 @@ final class Screen {
         columns = size?.columns ?? 80
     }
 
-    /// Adds a line, cut to the terminal's width; only the first `rows` lines and the last line are kept.
+    /// Adds a line, cut to the terminal's width; keeps only the first `rows` lines and the last one.
     func add(_ line: String) {
         if lines.count > rows { lines.removeLast() }
         lines.append(line.cut(toColumns: columns))
     }
 
-    /// Draws the lines that `body` adds repeatedly, until a signal ends the process or the terminal disappears.
+    /// Repeatedly draws the lines that `body` adds, until a signal ends the process or the terminal disappears.
     ///
-    /// `pause` is the time between drawing one screen and collecting the next. An error of `body` ends the loop.
+    /// `pause` is the time between drawing a screen and collecting the next. An error of `body` ends the loop.
     static func redraw(
         every pause: Duration,
         _ body: (Screen) throws(CommandFailure) -> Void
@@ -41,7 +41,7 @@ final class Screen {
     }
 
     private func draw() {
-        // Each line overwrites its predecessor, and the rest of the screen is cleared.
+        // Lines overwrite the previous screen; the rest is cleared.
         let text = lines.map { $0 + "\u{1b}[K" }.joined(separator: "\n")
         print("\u{1b}[H\(text)\u{1b}[J", terminator: "")
         Terminal.flush()

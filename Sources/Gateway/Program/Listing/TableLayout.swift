@@ -1,4 +1,4 @@
-// The columns of the table of `list`, for a terminal of some width or for other output.
+// The columns of the table of `list`, for a terminal's width or for other output.
 //
 // On a narrow terminal, long cells move below their row. Invariant: no line is wider than the terminal, unless wide
 // output is requested.
@@ -10,7 +10,7 @@ enum TableColumn: Int, CaseIterable {
 
     var heading: String { "\(self)".uppercased() }
 
-    /// The maximum width on a terminal, in columns; longer cells are cut.
+    /// The column's maximum width on a terminal; longer cells are cut.
     fileprivate var widest: Int {
         switch self {
         case .upload: 27
@@ -44,14 +44,15 @@ struct TableLayout {
     private static let leastReason = 30
 
     private var columns: [(column: TableColumn, width: Int)] = []
-    /// Columns whose cells are printed below the row, unless they are empty.
+    /// The columns whose cells are printed below the row unless they are empty.
     private var below: [TableColumn] = []
     /// The width of the terminal in columns; nil if lines may have any length.
     private let room: Int?
 
-    /// Creates the layout with the widths that the rows need.
+    /// Creates a layout with the widths that the rows need.
     ///
-    /// The column for the route or the owner is left out if all rows have the same, unless wide output is requested.
+    /// Leaves out the column for the route or the owner if all rows have the same value, unless wide output is
+    /// requested.
     init(of rows: [TableRow], _ style: UploadTable.Style) {
         self.init(style) { column in
             let first = rows.first?[column]
@@ -85,7 +86,7 @@ struct TableLayout {
         if let room { fit(room, hasReasons: width(.reason) > 0) }
     }
 
-    /// Moves the columns that do not fit to a line below each row.
+    /// Moves columns that do not fit to a line below each row.
     private mutating func fit(_ room: Int, hasReasons: Bool) {
         let target = columns.count - 2
         let left = room - columns[..<target].reduce(0) { $0 + $1.width + Self.gap }
@@ -114,7 +115,7 @@ struct TableLayout {
 
     var head: [String] { [line { $0.heading }] }
 
-    /// Returns a second line if some cells are printed below the row.
+    /// Returns the row's line, and a second line if some cells are printed below.
     func lines(of row: TableRow) -> [String] {
         let texts = below.map { row[$0] }.filter { !$0.isEmpty && $0 != "-" }
         let first = line { row[$0] }

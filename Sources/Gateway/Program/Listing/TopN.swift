@@ -13,10 +13,10 @@ struct TopN<Key: Comparable, Element> {
     /// Elements with this or a greater key are not among the first; nil if no such key is known.
     private var bound: Key?
 
-    /// Creates an empty collection that keeps the first `limit` elements, at least 1.
+    /// Creates an empty collection that keeps the first `limit` elements; `limit` must be at least 1.
     init(limit: Int) { self.limit = limit }
 
-    /// Does not evaluate `element` unless it may be among the first.
+    /// Evaluates `element` only if it may be among the first.
     mutating func add(_ key: Key, _ element: @autoclosure () -> Element) {
         if let bound, key >= bound { return }
         all.append((key, element()))

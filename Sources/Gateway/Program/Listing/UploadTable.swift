@@ -1,7 +1,4 @@
-// The table of `list`: sorted by last activity if it is short, otherwise unsorted, or the first rows in a requested
-// order.
-//
-// Invariant: memory does not grow with the spool.
+// The table of `list`: sorted by last activity if short, otherwise unsorted, or the first rows in a requested order.
 
 import HTTPTypes
 import SpoolgatePosix
@@ -12,20 +9,20 @@ import SpoolgateUploadProtocol
 final class UploadTable {
     /// The maximum number of rows that are sorted; a longer table is printed unsorted.
     static let sortedLimit = 10_000
-    /// In characters: clients choose the length of their targets.
+    /// The maximum length of a cell, because clients choose the length of their targets.
     private static let cellLimit = 200
 
     struct Style {
-        /// Nil sorts by last activity, and only up to `sortedLimit` rows.
+        /// The requested order; nil sorts by last activity, but only up to `sortedLimit` rows.
         var order: UploadOrder.Kind?
         /// Whether to print all columns and to leave lines uncut.
         var isWide = false
         var showsDisk = false
         /// Whether to show the queries of targets, which may contain tokens.
         var showsQueries = false
-        /// In columns; nil if the output is not a terminal.
+        /// The terminal's width in columns; nil for other output.
         var width: Int?
-        /// Rows in a requested order; further uploads are only counted.
+        /// The maximum number of rows in a requested order; further uploads are only counted.
         var limit = UploadTable.sortedLimit
     }
 
@@ -41,8 +38,8 @@ final class UploadTable {
 
     /// Begins a table, with ages calculated from `now`.
     ///
-    /// `step` receives the number of uploads read so far, after each one that is not printed at once; `emit` receives
-    /// the lines, in order.
+    /// `step` is called with the number of uploads read so far after each upload that is not printed at once; `emit` is
+    /// called with each line, in order.
     init(
         _ style: Style,
         now: WallTime,
@@ -57,7 +54,7 @@ final class UploadTable {
         rows = TopN(limit: style.limit + (style.order == nil ? 1 : 0))
     }
 
-    /// Prints the row at once if the table is too long to sort.
+    /// Adds a row, and prints it at once if the table is too long to sort.
     func add(_ summary: UploadSummary) {
         count += 1
         diskUsage += summary.diskUsage
@@ -82,7 +79,7 @@ final class UploadTable {
     }
 
     private func beginStream() {
-        // On standard error, so that programs do not read it as a row.
+        // Standard error, so that programs do not read this line as a row.
         try? StandardError().write(
             line:
                 "spoolgate: more than \(Self.sortedLimit) uploads: listed in spool order; --sort age "
@@ -96,7 +93,7 @@ final class UploadTable {
         stream = layout
     }
 
-    /// Such as `12 uploads, 3.4GiB on disk: 8 partial, 4 deferred`.
+    /// Text such as `12 uploads, 3.4GiB on disk: 8 partial, 4 deferred`.
     private var totals: String {
         let parts = UploadSummary.stateWords.compactMap { word in
             states[word].map { "\($0) \(word)" }
@@ -142,7 +139,7 @@ final class UploadTable {
         return String(String.UnicodeScalarView(kept)).forTerminal + "\u{2026}"
     }
 
-    /// Returns the time until the next attempt, such as `5m`, or who must act before there is one.
+    /// Returns the time until the next attempt, such as `5m`, or who must act first.
     private func nextText(_ summary: UploadSummary) -> String {
         guard summary.queue == .deferred, let next = summary.nextAttempt else {
             return summary.awaited ?? "-"

@@ -1,8 +1,8 @@
 // An ordinary upload: received completely and delivered with its length, or streamed if the route says
 // `ordinary: pass`.
 //
-// A client cannot resume it: incomplete content is removed with its request. It has a record only if the route replies
-// `accepted`. Invariant: it waits for no other upload.
+// A client cannot resume an ordinary upload, so incomplete content is removed with its request. The upload has a record
+// only if the route replies `accepted`. Invariant: an ordinary upload waits for no other upload.
 
 import SpoolgateDelivery
 import SpoolgateExchange
@@ -13,7 +13,7 @@ import SpoolgateSpool
 import SpoolgateUploadProtocol
 
 extension Request {
-    /// Delivers, accepts or passes through an ordinary upload, as its route says.
+    /// Delivers, accepts or passes through an ordinary upload, depending on its route.
     ///
     /// If `isMarked` is true, the request uses an upload protocol, but its upload needs no resource (`isUntold(_:)`).
     func takeOrdinaryUpload(isMarked: Bool) {
@@ -40,7 +40,7 @@ extension Request {
             do throws(SpoolError) {
                 try take(upload, plan)
             } catch {
-                // The client will send the upload again, so this one must not be delivered as well.
+                // The client will send the upload again, so this copy must not be delivered as well.
                 try? upload.remove(durably: true)
                 throw error
             }

@@ -1,4 +1,4 @@
-// Requests that are streamed to the upstream and back, without storing anything: those that are no uploads, and
+// Requests that are streamed to the upstream and back without storing anything: requests that are not uploads, and
 // ordinary uploads if the route says so.
 
 import HTTPTypes
@@ -13,11 +13,11 @@ import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
 extension Request {
-    /// Passes a request to the upstream, and its response to the client.
+    /// Passes a request to the upstream, and the response to the client.
     ///
     /// A request with more than `most` bytes of content is refused, or aborted if its response has begun. `isUpload` is
-    /// true if this is the delivery of an ordinary upload. `fallback` is the response if the upstream sends none; if
-    /// nil, the request is refused.
+    /// true if the request is an ordinary upload. `fallback` is sent if the upstream sends no response; if `fallback`
+    /// is nil, the request is refused.
     func passThrough(
         atMost most: Int64,
         isUpload: Bool = false,
@@ -100,8 +100,8 @@ extension Request {
 
     /// The request's content as a stream.
     ///
-    /// If it has no length, the first read shows whether there is content. A client that expects 100 (Continue) has
-    /// content (RFC 9110 §10.1.1), which is read only when the upstream asks for it.
+    /// If the content's length is unknown, the first read shows whether there is content. A client that expects 100
+    /// (Continue) has content (RFC 9110 §10.1.1), which is read only when the upstream asks for it.
     private func passedContent(
         _ buffer: ContentBuffer,
         _ room: PassedRoom

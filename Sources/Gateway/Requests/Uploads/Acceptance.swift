@@ -14,7 +14,7 @@ extension UploadOperation {
     func accept() throws(SpoolError) {
         let isNew = upload.state.phase == .receiving || upload.nextAttempt == nil
         if isNew { try upload.postpone(reason: upload.reason, .queue(gateway.clock.now)) }
-        // Even if the queue has it already: the process that added it may have crashed before it was durable.
+        // Needed even for a queued upload, because the process that queued it may have crashed before it was durable.
         try upload.sync()
         if isNew { journal.accepted(upload) }
         let due = upload.nextAttempt ?? gateway.clock.now

@@ -23,7 +23,7 @@ extension Request {
 extension UploadOperation {
     private var delivery: Delivery { request.delivery(on: route, journal) }
 
-    /// Responds to the request that completed an upload, or that is repeated for the final response (draft-12 §4.1.2).
+    /// Responds to a request that completed an upload, or that asks again for the final response (draft-12 §4.1.2).
     func complete() throws(SpoolError) {
         // The web server has closed this request and reported that to its client, which will retry.
         guard !exchange.isPeerGone else {
@@ -32,7 +32,7 @@ extension UploadOperation {
         }
         switch route.settings.reply {
         case .accepted:
-            // After a 202 the client could not receive this refusal.
+            // After a 202, the client could no longer receive this refusal.
             let refusal = try delivery.contradiction(
                 of: upload,
                 completing: head.fields,
@@ -53,7 +53,7 @@ extension UploadOperation {
         listener.isResumable = !isCreation || request.isLocationTold
         listener.hasSentAll = isCreation
         guard let refusal = try delivery.deliver(upload, to: listener) else { return }
-        // The parts of a concatenated upload identify it, so it is kept.
+        // A concatenated upload is kept because its parts identify it.
         if isCreation, dialect.forgetsFailedCreation, !upload.state.kind.isFinal,
             refusal.completeness == .incomplete
         {
@@ -66,7 +66,7 @@ extension UploadOperation {
         refuse(refusal, offset: offset)
     }
 
-    /// Makes the next attempt for a waiting upload; the final response is only stored, not sent.
+    /// Makes the next attempt for a waiting upload, and stores the final response without sending it.
     func deliverUnseen() throws(SpoolError) {
         // The response to this request reports whether the upload was delivered.
         var listener = ResponseListener(responses, completing: try upload.completion())
@@ -82,7 +82,8 @@ extension UploadOperation {
 
     /// Sends the stored final response again, or `refusal` if none is stored.
     func replay(otherwise refusal: Refusal) throws(SpoolError) {
-        // The repair after a crash may have put the upload on hold, which must be durable before it is reported.
+        // The repair after a crash may have put the upload on hold. The hold must be durable before the response
+        // reports it.
         guard let response = try upload.response() else { return try refuseDurably(refusal) }
         var head = response.head
         if response.content == nil { head.fields[.contentType] = nil }

@@ -1,4 +1,4 @@
-// Concatenation (tus): creates an upload from parts and delivers it once, like any other.
+// Concatenation (tus): creates an upload from parts and delivers it once, like any other upload.
 //
 // The parts are locked in the order of their IDs, so that two concatenations cannot wait for each other. A client that
 // lost the response repeats its request; the parts then identify the upload. Invariant: the parts are consumed after
@@ -42,7 +42,7 @@ extension Request {
 
     /// The upload IDs in `urls`, which are paths or URLs of this origin.
     ///
-    /// - Throws: 400 if a URL is not an upload's or occurs twice, 409 if the upload is on another node.
+    /// - Throws: 400 if a URL is not an upload's or occurs twice, 409 if an upload is on another node.
     private func parts(_ urls: [String]) throws(Refusal) -> [UploadID] {
         var ids: [UploadID] = []
         for url in urls {
@@ -130,7 +130,7 @@ extension Request {
         do throws(SpoolError) {
             for part in parts { try part.goInto(upload.creation.id) }
             for part in parts { try upload.append(contentOf: part) }
-            // From here on the upload is kept after a crash, so its parts count as consumed.
+            // From this point the upload is kept after a crash, so its parts count as consumed.
             let end = route.settings.queue.end(from: gateway.clock.now)
             try upload.postpone(reason: nil, .client(end))
             try upload.sync()
@@ -148,9 +148,9 @@ extension Request {
         for part in parts { part.unlock() }
     }
 
-    /// Continues with the upload that was made from a part before, if it consists of exactly these parts.
+    /// Continues with the upload that a part already belongs to, if that upload consists of exactly these parts.
     ///
-    /// - Returns: false if it was removed, or if locking it removed it because it was incomplete.
+    /// - Returns: false if the upload was removed, or was incomplete and therefore removed when it was locked.
     private func goOn(_ id: UploadID, with parts: [Upload], until deadline: Deadline) -> Bool {
         var isThere = true
         withUpload(
@@ -162,7 +162,7 @@ extension Request {
             guard upload.creation.parts == parts.map(\.creation.id) else {
                 return refuse(.partConsumed)
             }
-            // The process that made it may have crashed before it was durable.
+            // The process that made the upload may have crashed before it was durable.
             try upload.sync()
             try consume(parts, by: upload.creation)
             try UploadOperation(self, upload, isCreation: true)

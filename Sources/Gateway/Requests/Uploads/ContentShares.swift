@@ -1,6 +1,4 @@
-// The shares of content that nginx and the gateway wrote, for operators.
-//
-// Invariant: the memory used does not depend on the size of the spool.
+// The shares of content, for operators.
 
 package import SpoolgateExchange
 import SpoolgateUploadProtocol
@@ -9,7 +7,7 @@ import SpoolgateUploadProtocol
 package struct ContentShares: Sendable, Equatable {
     package var nginx: Int64 = 0
     package var gateway: Int64 = 0
-    /// Why nginx did not write the last message that it did not write; nil if it wrote all messages.
+    /// Why nginx did not write the last message that passed through the gateway; nil if nginx wrote all messages.
     package var path: ContentPath?
 
     /// Creates shares.
@@ -54,7 +52,7 @@ struct SharesTable {
     static let most = 4096
 
     private var shares: [UploadID: ContentShares] = [:]
-    /// The uploads by their first content; if the table is full, the oldest is at index `oldest`.
+    /// The uploads in the order of their first content; in a full table, the oldest is at index `oldest`.
     private var order: [UploadID] = []
     private var oldest = 0
 

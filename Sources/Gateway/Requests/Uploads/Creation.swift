@@ -1,4 +1,4 @@
-// The creation of an upload resource (draft-12 §4.2): the client receives its location, then the content is read.
+// The creation of an upload resource (draft-12 §4.2). The client receives the location before the content is read.
 
 import HTTPTypes
 import SpoolgateDelivery
@@ -46,7 +46,7 @@ extension Request {
                 requestRelease: releaseOfCreation
             )
             journal.created(upload)
-            // Before content is read, so that a client whose connection fails can resume.
+            // Sent before content is read, so that a client whose connection fails can resume.
             if isLocationTold {
                 ProgressReport.tell(location: location(new.resourcePath), to: exchange, responses)
             }
@@ -72,7 +72,7 @@ extension Request {
             && !isLocationTold && !dialect.locatesFinalResponse
     }
 
-    /// Asks the creation to release the upload; does nothing if its client received no location and could not resume.
+    /// Asks the creation to release the upload; does nothing if its client has no location and could not resume.
     private var releaseOfCreation: @Sendable () -> Void {
         if isLocationTold { return exchange.interrupt }
         return {}

@@ -1,6 +1,7 @@
 // The lane: the web server writes content directly into the upload's file, and the gateway acknowledges offsets.
 //
-// Invariant: after the lane ends, the gateway has the file back, or the upload stays locked by the process that has it.
+// Invariant: after the lane ends, the gateway has the file back, or the process that has the file keeps the upload
+// locked.
 
 import SpoolgateDelivery
 import SpoolgateExchange
@@ -11,7 +12,7 @@ import SpoolgateSpool
 import SpoolgateUploadProtocol
 
 extension UploadOperation {
-    /// How many bytes the web server may write in addition to those written: as many again, within this range.
+    /// How many more bytes the web server may write: as many as it has written, within this range.
     ///
     /// This space is reserved, so a client that sends nothing blocks it for others.
     private static let laneWindows: ClosedRange<Int64> = 64 << 10...64 << 20
@@ -20,7 +21,7 @@ extension UploadOperation {
 
     /// The first reason why the web server must not write the content into a file; nil if it may.
     ///
-    /// `most` is the maximum number of bytes that it could write.
+    /// `most` is the maximum number of bytes that the web server could write.
     func laneObstacle(most: Int64, hasDigest: Bool) -> ContentPath? {
         if route.settings.spoolReceive == .off { return .off }
         if gateway.spool.isShared { return .shared }
@@ -34,7 +35,7 @@ extension UploadOperation {
     func notePath(_ obstacle: ContentPath?, _ transfer: Transfer) {
         let path = exchange.contentPath(obstacle)
         transfer.note(path)
-        // Includes bytes that nginx had written but not reported when the client disconnected.
+        // Also counts bytes that nginx had written but not reported when the client disconnected.
         if path == .used { transfer.add(Int(max(0, offset - transfer.offset)), byNginx: true) }
         let shares = transfer.shares
         exchange.noteWritten(shares.nginx)
@@ -47,14 +48,14 @@ extension UploadOperation {
         )
     }
 
-    /// Lets the web server write the content into the upload's file, if it offers to.
+    /// Lets the web server write the content into the upload's file if the web server offers to do so.
     ///
     /// Call it only if `laneObstacle` is nil. The next read of content declines an offer that is not accepted here.
-    /// Bytes after the first `most` pass through the gateway. `afterEach` is called with the number of new bytes; 0 if
-    /// the alarm rang.
+    /// Bytes after the first `most` pass through the gateway. `afterEach` is called with the number of new bytes, or
+    /// with 0 after the alarm rang.
     ///
     /// - Returns: nil if the gateway must read the rest, or at least the end of the content.
-    /// - Throws: `SpoolError` if storing failed; bytes that were stored before remain.
+    /// - Throws: `SpoolError` if storing failed; bytes that had been stored remain.
     func receiveByLane(
         most: Int64,
         afterEach: (Int64) throws(SpoolError) -> Void
@@ -138,17 +139,17 @@ extension UploadOperation {
             limit = self.limit(expected: expected)
         } catch {
             guard error.isNoRoom else { throw error }
-            // Space may be free again before the limit is reached. At the limit, the content may be complete; if more
+            // Space may become free before the limit is reached. At the limit, the content may be complete; if more
             // follows, it is refused on arrival.
             guard left == 0 else { return }
         }
-        // If this fails, reading the next report fails too.
+        // If widening fails, reading the next report fails too.
         try? lane.widen(limit)
     }
 
     /// Accepts no more offers if nginx could not use the file, for example because AppArmor or SELinux forbids it.
     ///
-    /// Otherwise no large upload would succeed. New settings end this.
+    /// Otherwise no large upload would succeed. Offers are accepted again after new settings.
     private func noteIfUnusable(_ count: Int64, errno: Int32) {
         let error = SystemError(call: "writev", subject: "by nginx", errno: errno)
         guard count == 0, error.mayBeForbidden else { return }

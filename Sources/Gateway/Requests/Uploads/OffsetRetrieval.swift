@@ -24,7 +24,7 @@ extension UploadOperation {
             try deliverUnseen()
             decision = try seen().decideRetrieval(dialect, hasTried: true)
         }
-        // An upload on hold must also survive a power failure after this response.
+        // An upload on hold must still be on hold if a power failure follows this response.
         try upload.sync()
         switch decision {
         case .tell(let completeness):

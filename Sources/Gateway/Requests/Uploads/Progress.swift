@@ -1,6 +1,6 @@
 // Progress reports in 104 (Upload Resumption Supported) while content is being received.
 //
-// Invariant: an offset is durable before it is acknowledged. It becomes durable while more content is received.
+// Invariant: an offset is durable before it is acknowledged. More content is received while it becomes durable.
 
 import SpoolgateDelivery
 import SpoolgatePosix
@@ -23,7 +23,7 @@ struct ReceptionProgress {
     /// Rings when a sync has succeeded or failed; nil until the first sync in the background.
     private var alarm: Alarm?
 
-    /// The content begins at `offset`, which the client knows.
+    /// Begins content at `offset`, which the client must already know.
     init(
         _ report: ProgressReport?,
         rate: InterimRate,
@@ -52,9 +52,9 @@ struct ReceptionProgress {
         }
     }
 
-    /// Waits for the sync that is under way when the content ends, and acknowledges its offset.
+    /// Waits for a sync that is still running when the content ends, and acknowledges its offset.
     ///
-    /// The next operation on the upload would wait for the sync as well.
+    /// The next operation on the upload would wait for this sync as well.
     func end(_ upload: Upload) throws(SpoolError) {
         if let report { try tellDurable(upload, report, waits: true) }
     }
@@ -73,7 +73,7 @@ struct ReceptionProgress {
         return count >= step || count >= rate.progressSize && next.hasPassed
     }
 
-    /// Nil if no alarm can be created; receiving content then waits for each sync.
+    /// Returns nil if no alarm can be created; each sync then delays the reception of content.
     private mutating func alarm(of report: ProgressReport) -> Alarm? {
         if alarm == nil, let made = try? Alarm() {
             alarm = made

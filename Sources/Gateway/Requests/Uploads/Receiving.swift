@@ -17,7 +17,7 @@ extension UploadOperation {
     ) throws(SpoolError) {
         let check = try beginCheck()
         let isLast = completeness == .complete || completeness == .atLength && ceiling.isLength
-        // The response acknowledges the offset, or the delivery or acceptance needs the content to be durable.
+        // The response acknowledges the offset, or the delivery or acceptance requires durable content.
         if !isLast || upload.isPromisedByAttempt || route.settings.reply == .accepted {
             upload.expectPromise()
         }
@@ -48,7 +48,7 @@ extension UploadOperation {
         let most = ceiling.offset - offset - (keepsLast ? 1 : 0)
         let obstacle = laneObstacle(most: most, hasDigest: check != nil)
         defer {
-            // Closes the alarm's descriptor, which `ThreadBudget` does not count for a request that delivers.
+            // Closes the alarm's descriptor, which `ThreadBudget` does not count while a request delivers.
             exchange.setAlarm(nil)
             notePath(obstacle, transfer)
         }

@@ -1,4 +1,4 @@
-// Reception of content up to a ceiling. Each fragment is stored on arrival, so that received bytes survive a crash.
+// Reception of content up to a ceiling. Each part is stored on arrival, so that received bytes survive a crash.
 
 import SpoolgateExchange
 import SpoolgatePosix
@@ -16,12 +16,12 @@ struct Reception {
     let exchange: RequestExchange
     let buffer: ContentBuffer
 
-    /// Stores up to `room` bytes of content until it ends.
+    /// Stores up to `room` bytes of content until the content ends.
     ///
-    /// If `keepsLast` is true, the byte that fills `room` is withheld until the content has ended properly; the client
-    /// of a truncated message sends it again. `afterEach` is called after each part was stored and after the exchange's
-    /// alarm rang, `whenSlow` before each wait for slow content. If storing fails, bytes that were stored before
-    /// remain.
+    /// If `keepsLast` is true, the byte that fills `room` is withheld until the content has ended properly. The client
+    /// of a truncated message must then send that byte again. `afterEach` is called after each stored part and each
+    /// time the exchange's alarm rings, `whenSlow` before each wait for slow content. If storing fails, bytes that had
+    /// been stored remain.
     func receive(
         room: Int64,
         keepsLast: Bool = false,
@@ -37,7 +37,7 @@ struct Reception {
             do throws(ContentError) {
                 hasMore = try exchange.receive(into: buffer)
             } catch {
-                // The FastCGI listener adds the bytes before an error to the buffer, so they count.
+                // The bytes before an error count because the FastCGI listener adds them to the buffer.
                 _ = try storePart(&room, store)
                 return .interrupted(error)
             }
@@ -54,7 +54,7 @@ struct Reception {
 
     /// Receives content into the buffer, and leaves it there if it has at most `most` bytes.
     ///
-    /// `most` must be less than the buffer's capacity. Returns nil for larger content, of which more may follow.
+    /// `most` must be less than the buffer's capacity. Returns nil for larger content; more of it may follow.
     func hold(atMost most: Int) -> ReceptionEnd? {
         buffer.removeAll()
         var pace = Pace()
@@ -94,7 +94,7 @@ struct Reception {
         var last: UInt8?
     }
 
-    /// Stores the buffer's bytes as far as there is room; returns false if there was not enough.
+    /// Stores as many of the buffer's bytes as there is room for; returns false if some did not fit.
     private func storePart(
         _ room: inout Room,
         _ store: (RawSpan) throws(SpoolError) -> Void

@@ -20,7 +20,7 @@ package final class Transfer: Sendable {
     package let client: String?
     /// The number of bytes of the complete upload; nil if unknown.
     package let length: Int64?
-    /// How many connections have sent content to the upload, including this one, as far as this process knows.
+    /// The number of connections known to this process that have sent content to the upload, including this one.
     package let connections: Int
     /// A later transfer has a greater number; transfers that begin at the same time may share one.
     package let number: Int
@@ -70,7 +70,7 @@ package final class Transfer: Sendable {
 
     package var naming: UploadNaming { UploadNaming(head) }
 
-    /// The number of bytes of the upload received so far, including earlier transfers.
+    /// The number of bytes of the upload received so far, including those of earlier transfers.
     package var offset: Int64 { first + Int64(count) }
 
     /// The average rate of this transfer in bytes per second.
@@ -84,7 +84,7 @@ package final class Transfer: Sendable {
 package final class Transfers: Sendable {
     private struct Table {
         var active: [UploadID: Transfer] = [:]
-        /// Uploads whose clients stopped early: how many connections each had, and whether the last one was
+        /// Uploads whose clients stopped early, with the number of their connections and whether the last was
         /// interrupted.
         var left: [UploadID: (connections: Int, isInterrupted: Bool)] = [:]
         var shares = SharesTable()
@@ -172,7 +172,7 @@ package final class Transfers: Sendable {
             table.active[transfer.id] = nil
             table.shares.add(transfer.shares, to: transfer.id)
             guard !isWhole else { return }
-            // Removes any entry: most uploads here are never resumed.
+            // The removed entry is arbitrary, because most uploads here are never resumed.
             if table.left.count >= Self.mostLeft { _ = table.left.popFirst() }
             table.left[transfer.id] = (transfer.connections, isInterrupted)
             leftCount.set(table.left.count)
@@ -181,7 +181,7 @@ package final class Transfers: Sendable {
 
     /// How many bytes of an upload's content nginx and the gateway wrote, including a current transfer; nil if unknown.
     ///
-    /// This process remembers only some thousand uploads, and none of an earlier process.
+    /// Only a few thousand uploads are remembered, and none of an earlier process.
     package func shares(of id: UploadID) -> ContentShares? {
         table.updateQuietly { table in
             guard let active = table.active[id] else { return table.shares[id] }

@@ -1,4 +1,4 @@
-// A request's operation on an upload, with the upload's own limits, journal and protocol.
+// An upload operation, with the upload's own limits, journal and protocol.
 
 import HTTPTypes
 import SpoolgateDelivery
@@ -9,9 +9,7 @@ import SpoolgateSettings
 import SpoolgateSpool
 import SpoolgateUploadProtocol
 
-/// One request's operation on one upload that the request has locked.
-///
-/// A class, so that it is shared by reference. Used by the request's thread.
+/// One request's operation on one upload that the request has locked; used by the request's thread.
 final class UploadOperation: Answering {
     let request: Request
     let upload: Upload
@@ -42,7 +40,7 @@ final class UploadOperation: Answering {
         isCreation ? request.location(upload.creation.resourcePath) : nil
     }
 
-    /// Nil if the client cannot receive reports, or for a creation without content
+    /// The progress report; nil if the client cannot receive reports or the creation has no content
     /// (`Dialect.allowsInterim(toCreationOf:)`).
     var progressReport: ProgressReport? {
         guard !isCreation || head.contentLength != .known(0) else { return nil }

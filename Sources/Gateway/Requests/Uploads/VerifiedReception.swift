@@ -1,5 +1,5 @@
-// The content of a message with `Content-Digest` or `Upload-Checksum`: it counts completely or not at all (RFC 9530 §2,
-// draft-11 §9; tus, "checksum").
+// The content of a message with `Content-Digest` or `Upload-Checksum`, which counts completely or not at all (RFC 9530
+// §2, draft-11 §9; tus, "checksum").
 //
 // Invariant: content that is not verified is never acknowledged, never delivered, and does not outlive its request.
 
@@ -7,7 +7,7 @@ import SpoolgateDelivery
 import SpoolgateSpool
 import SpoolgateUploadProtocol
 
-/// The digests that a message states for its content, and the computation of the actual ones.
+/// The digests that a message states for its content, and the computation of the actual digests.
 struct ContentCheck {
     let told: DigestValues
     let reading: DigestReading
@@ -34,7 +34,7 @@ extension UploadOperation {
         }
     }
 
-    /// Ends the verification, and discards content that was not verified; returns false if a refusal was sent.
+    /// Ends the verification, and discards content that is not verified; returns false if a refusal was sent.
     func endCheck(
         _ check: ContentCheck,
         _ end: ReceptionEnd

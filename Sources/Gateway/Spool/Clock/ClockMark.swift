@@ -1,25 +1,25 @@
 // The trusted part of the wall clock, stored in the file `clock` of the spool.
 //
-// Confirmed time advances with the uptime. It follows the wall clock back immediately, because that only extends
-// lifetimes, and forward once both clocks have advanced equally for a day. Invariant: confirmed time is never ahead of
-// the wall clock.
+// Confirmed time advances with the uptime. If the wall clock is set back, confirmed time follows immediately, which
+// only extends lifetimes. It follows a forward jump once both clocks have advanced equally for a day. Invariant:
+// confirmed time is never ahead of the wall clock.
 
 import SpoolgatePosix
 
-/// One reading of the clocks, and the time confirmed by it and by all earlier readings.
+/// One reading of the clocks, and the time confirmed by this and all earlier readings.
 struct ClockMark: Sendable, Equatable {
     var boot: String
     /// Seconds since the machine started.
     var uptime: Int64
     var wall: WallTime
-    /// The trusted part of the wall-clock time, by which lifetimes are measured.
+    /// The trusted part of the wall-clock time.
     var confirmed: WallTime
-    /// The uptime, in seconds, since which wall time and uptime have advanced equally.
+    /// The uptime in seconds at which wall time and uptime began to advance equally.
     var evenSince: Int64
 
     /// The largest accepted jump of the wall clock, in seconds; normal corrections are smaller.
     static let tolerance: Int64 = 60
-    /// How many seconds of uptime the clocks must advance equally before a forward jump is trusted.
+    /// The number of seconds of uptime for which the clocks must advance equally before a forward jump is trusted.
     static let patience: Int64 = 86_400
 
     /// Creates the first mark, which trusts the wall clock.
@@ -38,11 +38,10 @@ struct ClockMark: Sendable, Equatable {
     var isSettled: Bool { uptime - evenSince >= Self.patience }
     /// How far the wall clock is ahead of confirmed time, in seconds.
     var lead: Int64 { wall.seconds - confirmed.seconds }
-    /// Whether the wall clock is too far ahead to be trusted.
     var isDoubted: Bool { lead > Self.tolerance }
 
     mutating func look(boot: String, uptime: Int64, wall: WallTime) {
-        // After a restart of the machine, the time that it was off is unknown.
+        // After a restart, the time for which the machine was off is unknown.
         let isSameRun = boot == self.boot && !boot.isEmpty && uptime >= self.uptime
         let passed = isSameRun ? uptime - self.uptime : 0
         let step = wall.seconds - self.wall.seconds - passed
@@ -61,7 +60,7 @@ struct ClockMark: Sendable, Equatable {
             + "even-since=\(evenSince)\n"
     }
 
-    /// Returns nil if the line is invalid.
+    /// Parses the first line of the file `clock`, or returns nil if the line is invalid.
     init?(text: String) {
         let words = text.split(separator: "\n").first?.split(separator: " ") ?? []
         var values: [Substring: Substring] = [:]

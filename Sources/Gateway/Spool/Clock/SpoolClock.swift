@@ -13,7 +13,7 @@ package final class SpoolClock: Sendable {
     /// Whether the file `clock` was missing, because the spool is new.
     let isFirst: Bool
 
-    /// Continues from the state in the file `clock`.
+    /// Creates a clock that continues from the state in the file `clock`.
     init(_ system: SystemClock, in root: Directory) throws(SystemError) {
         self.system = system
         // If the boot identity is unknown, each process counts as a restart of the machine.
@@ -35,10 +35,10 @@ package final class SpoolClock: Sendable {
 
     /// The confirmed time, by which lifetimes are measured.
     ///
-    /// It is never ahead of the wall clock, and includes no forward jump made in the last day of uptime.
+    /// Confirmed time includes no forward jump made in the last day of uptime.
     package var confirmed: WallTime { look().confirmed }
 
-    /// How many seconds the wall clock is ahead of confirmed time, or nil if the difference is normal.
+    /// The number of seconds by which the wall clock is ahead of confirmed time, or nil if the difference is normal.
     package var lead: Int64? {
         let mark = look()
         return mark.isDoubted ? mark.lead : nil
@@ -47,13 +47,13 @@ package final class SpoolClock: Sendable {
     /// How long the clocks must advance equally before the wall clock is trusted again.
     package static let patience = Duration.seconds(ClockMark.patience)
 
-    /// The latest modification time that a file can have; nil while the wall clock itself may be wrong.
+    /// The latest modification time that a file can have; nil while the wall clock may be wrong.
     var future: WallTime? {
         let mark = look()
         return mark.isSettled ? WallTime(seconds: mark.wall.seconds + ClockMark.tolerance) : nil
     }
 
-    /// Returns the current time instead of a time later than `future`.
+    /// Returns `time`, or the current time if `time` is later than `future`.
     func corrected(_ time: WallTime?) -> WallTime? {
         guard let time, let future, time > future else { return time }
         return now
@@ -73,14 +73,14 @@ package final class SpoolClock: Sendable {
 extension Spool {
     /// Writes the clock's state to the file `clock`, for the next process.
     ///
-    /// If this fails, the next process continues from an earlier state, which only extends lifetimes.
+    /// If the write fails, the next process continues from an earlier state, which only extends lifetimes.
     package func noteClock() {
         try? layout.replace(SpoolClock.file, with: clock.text, on: disk)
     }
 
-    /// Sets an upload's last activity to the current time if it lies in the future because the clock was wrong.
+    /// Sets an upload's last activity to the current time if a wrong clock has set it in the future.
     ///
-    /// Otherwise the upload would be kept until that time.
+    /// Without the correction, the upload would be kept until that time.
     ///
     /// - Returns: false if the time is not in the future or the upload is in use.
     /// - Throws: `.disk` if the upload's files could not be read or changed.

@@ -1,6 +1,6 @@
 // An open file of the spool, with its name for messages.
 //
-// It is closed with its last reference. Invariant: the name is the path at the opening; no call uses it again.
+// The last reference closes the file. Invariant: the name is the path at the opening, and no later call uses the name.
 
 import SpoolgatePosix
 
@@ -16,7 +16,7 @@ final class OpenFile: Sendable {
         self.directory = directory
     }
 
-    /// Returns nil if the file is missing.
+    /// Opens a file, or returns nil if the file is missing.
     static func open(
         _ name: String,
         in directory: Directory,
@@ -31,7 +31,7 @@ final class OpenFile: Sendable {
 
     func status() throws(SystemError) -> FileStatus { try descriptor.status(subject: subject) }
 
-    /// Returns false if another process holds the lock.
+    /// Locks the file, or returns false if another process holds the lock.
     func tryLock() throws(SystemError) -> Bool { try descriptor.tryLock(subject: subject) }
 
     /// Returns fewer than `count` bytes only at the end of the file.

@@ -9,8 +9,8 @@ import SpoolgateUploadProtocol
 
 /// An opened spool directory; thread-safe.
 ///
-/// All its subdirectories stay open, so that no call resolves a path: nothing outside the spool is touched, even if a
-/// name is replaced later, for example by a symbolic link.
+/// All subdirectories stay open, so that no call resolves a path. Nothing outside the spool is touched, even if a name
+/// is replaced by a symbolic link.
 final class SpoolLayout: Sendable {
     /// The content of the file `format`.
     static let format = "spoolgate-spool 2\n"
@@ -20,16 +20,18 @@ final class SpoolLayout: Sendable {
     let root: Directory
     /// The subdirectories of `uploads`, in the order of `shards`, with records and data files.
     let uploads: [Directory]
-    /// The names in it list the uploads that wait, in the order in which they are due.
+    /// The directory whose names list the waiting uploads in the order in which they are due.
     let queue: Directory
-    /// Records that cannot be read or do not match their content.
+    /// The directory of records that cannot be read or do not match their content.
     let corrupt: Directory
-    /// A file for each daemon that is running or has crashed.
+    /// The directory with a file for each daemon that is running or has crashed.
     let daemons: Directory
-    /// Files without a name, and new files until they are renamed.
+    /// The directory of files without a name, and of new files until they are renamed.
     let temporary: Directory
 
-    /// If `creating` is true, creates the spool if the directory is missing or empty.
+    /// Opens the spool.
+    ///
+    /// If `creating` is true and the directory is missing or empty, creates the spool first.
     init(path: String, creating: Bool, disk: Disk) throws(SpoolError) {
         func unusable(_ reason: String) -> SpoolError {
             .unusable(directory: path, reason: reason)
@@ -74,7 +76,7 @@ final class SpoolLayout: Sendable {
         }
     }
 
-    /// Throws an error if a directory belongs to or is accessible to another user.
+    /// Throws an error if a directory belongs to another user or is accessible to one.
     ///
     /// That user could have placed files there or read uploads. The permissions are not repaired, so that the operator
     /// finds out.
@@ -116,12 +118,12 @@ final class SpoolLayout: Sendable {
 
     func directory(of name: FileName) -> Directory { uploads[name.number] }
 
-    /// Returns nil if the record is missing.
+    /// Opens an upload's record, or returns nil if the record is missing.
     func openRecord(_ name: FileName, forWriting: Bool = true) throws(SystemError) -> OpenFile? {
         try OpenFile.open(name.record, in: directory(of: name), forWriting: forWriting)
     }
 
-    /// Returns nil if the data file is missing.
+    /// Opens an upload's data file, or returns nil if the file is missing.
     func openData(_ name: FileName) throws(SystemError) -> OpenFile? {
         try OpenFile.open(name.data, in: directory(of: name))
     }
@@ -137,9 +139,10 @@ final class SpoolLayout: Sendable {
 
     /// Calls `body` with every upload that has a file in `uploads`.
     ///
-    /// Each upload is found at most once; one that is created or removed during the walk may be missed. The names of
-    /// only one subdirectory at a time are in memory. Names that are not identities, or are in the wrong subdirectory,
-    /// are skipped. `unread` is called with each subdirectory that cannot be read; the walk continues unless it throws.
+    /// Each upload is found at most once. An upload created or removed during the walk may be missed. The names of only
+    /// one subdirectory at a time are in memory. Names that are not identities, or are in the wrong subdirectory, are
+    /// skipped. `unread` is called with each subdirectory that cannot be read; the walk continues unless `unread`
+    /// throws.
     func walk<E: Error>(
         unread: (Directory, SystemError) throws(E) -> Void,
         _ body: (Found) throws(E) -> Void
@@ -222,7 +225,7 @@ final class SpoolLayout: Sendable {
         throw SpoolError.unusable(directory: path, reason: "it has no file named format")
     }
 
-    /// Returns the names that are not a spool's, and so prevent creating a spool.
+    /// Returns the names that do not belong to a spool and therefore prevent its creation.
     private static func strangers(in root: Directory) throws(SystemError) -> Set<String> {
         Set(try root.names()).subtracting(ours + ["lost+found"])
     }
@@ -266,13 +269,13 @@ struct QueueName {
     let time: WallTime
     let id: UploadID
 
-    /// `time` is limited to what ten digits can express.
+    /// Creates a name, with `time` limited to the range of ten digits.
     init(_ time: WallTime, _ id: UploadID) {
         self.time = max(WallTime(seconds: 0), min(time, Self.never))
         self.id = id
     }
 
-    /// Returns nil if the name is invalid.
+    /// Parses a name, or returns nil if the name is invalid.
     init?(_ text: String) {
         let bytes = text.utf8
         guard let seconds = Int64(digits: bytes.prefix(Self.digits)),

@@ -2,8 +2,8 @@
 //
 // After a crash of a process the kernel still has every byte; after a power failure only durable bytes can be trusted.
 // A clean reboot counts as a power failure, because the two cannot be distinguished. In a shared spool each process is
-// a separate writer: its crash may be that of its host, and a file system in user space can lose data without any
-// reboot.
+// a separate writer, because its crash may be the crash of its host, and a file system in user space can lose data
+// without any reboot.
 
 import SpoolgatePosix
 

@@ -8,8 +8,7 @@ package import SpoolgateUploadProtocol
 extension Spool {
     /// Calls `body` with every upload in the spool, ending with those in `corrupt`, without locking any.
     ///
-    /// Each upload is listed at most once; an upload that is created or removed during the listing may be missed. Only
-    /// the names of one directory at a time are in memory.
+    /// Each upload is listed at most once; an upload that is created or removed during the listing may be missed.
     package func forEachUpload(
         _ body: (UploadSummary) throws(SpoolError) -> Void
     ) throws(SpoolError) {
@@ -30,12 +29,12 @@ extension Spool {
     /// - Parameters:
     ///   - queues: the queues to list.
     ///   - limit: the time since which a listed upload has not changed. Uploads whose time is in the future because the
-    ///     clock was wrong are listed too, see `correctTime(of:)`.
+    ///     clock was wrong are listed too; see `correctTime(of:)`.
     ///   - seesUse: whether to check if other processes are using an upload; if false, `isInUse` is false for every
-    ///     upload. A caller that removes or changes uploads locks them and needs no check.
-    ///   - step: called once for each upload in the spool, before it is checked; an error that it throws ends the
-    ///     listing.
-    ///   - body: called with each idle upload; an error that it throws ends the listing too.
+    ///     upload.
+    ///   - step: called once for each upload in the spool, before the upload is checked; an error thrown by `step` ends
+    ///     the listing.
+    ///   - body: called with each idle upload; an error thrown by `body` ends the listing.
     /// - Throws: `.disk` if the spool could not be read; otherwise the error of `step` or `body`.
     package func forEachIdle(
         in queues: [Queue],
@@ -104,8 +103,8 @@ extension Spool {
 
     /// Summarizes an upload, without locking it, if its offset may be sent to its client.
     ///
-    /// If the upload promises to survive a power failure, its content and its record are durable on return: a state can
-    /// be read before it is durable. Returns nil if the upload is missing or some of its content is not durable yet.
+    /// If the upload promises to survive a power failure, its content and its record are durable on return. Returns nil
+    /// if the upload is missing or some of its content is not durable yet.
     package func lookAtPromised(_ id: UploadID) throws(SpoolError) -> UploadSummary? {
         try onDisk { () throws(SystemError) in
             try summary(of: id, knowing: creations, mayTell: true)
@@ -126,8 +125,8 @@ extension Spool {
 
     /// Summarizes an upload in `uploads`; returns nil if it is missing or its record has not been written yet.
     ///
-    /// Pass no `cache` to list many uploads, which would evict the creations that requests need. If `mayTell` is true,
-    /// the record is made durable, and the result is nil if that is impossible.
+    /// To list many uploads, pass nil as `cache`, because they would evict the creations that requests need. If
+    /// `mayTell` is true, makes the record durable, but returns nil if some content is not durable.
     func summary(
         of id: UploadID,
         knowing cache: CreationCache?,

@@ -33,8 +33,7 @@ package struct PartialUpload: Sendable, Equatable {
 extension Spool {
     /// Returns the partial uploads that no process is using, most recently changed first, without locking any.
     ///
-    /// This reads every name in the spool, and the record of each upload that has content. Uploads without content or
-    /// with unreadable records are left out.
+    /// Uploads without content or with unreadable records are left out.
     ///
     /// - Parameter most: the maximum number of uploads that are returned and kept in memory.
     /// - Returns: the uploads; a request may already be using one of them again.

@@ -7,18 +7,18 @@ import SpoolgatePosix
 package import SpoolgateUploadProtocol
 
 extension Spool {
-    /// The record is removed, but the content still exists.
+    /// An upload whose record has been removed but whose content may still exist.
     private struct Begun {
         var summary: UploadSummary
         var lock: UploadLock
-        /// Nil for an upload in `corrupt`, whose names are removed without opening them.
+        /// The upload's files, or nil for an upload in `corrupt`, whose names are removed without opening the files.
         var files: UploadFiles?
     }
 
     /// Removes uploads durably, except those that are in use or have changed since they were listed.
     ///
-    /// Each upload keeps file descriptors open until this returns, so pass at most some hundreds. `note` is called once
-    /// with each upload, and whether it was removed.
+    /// Each upload keeps file descriptors open until this returns, so pass at most a few hundred. Calls `note` once for
+    /// each upload with whether the upload was removed.
     ///
     /// - Throws: `.disk` if an upload could not be read or removed. Earlier removals are still completed and noted, if
     ///   the disk allows it.
@@ -50,7 +50,7 @@ extension Spool {
         if let failure { throw failure }
     }
 
-    /// Removes one upload; returns false if it is in use, changed or missing.
+    /// Removes one upload; returns false if it is in use, has changed or is missing.
     package func remove(
         _ id: UploadID,
         ifUnchangedSince summary: UploadSummary
@@ -80,7 +80,9 @@ extension Spool {
         return begun
     }
 
-    /// Returns false if the record of an upload in `corrupt` is missing, or one of its names is a directory.
+    /// Removes an upload in `corrupt`.
+    ///
+    /// Returns false if its record is missing or one of its names is a directory.
     private func removeNames(_ id: UploadID) throws(SpoolError) -> Bool {
         let name = FileName(id)
         let places = [

@@ -1,4 +1,4 @@
-// The path and the file name of an upload, small enough to be kept for many.
+// The path and the file name of an upload, small enough to be kept for many uploads.
 
 package import HTTPTypes
 package import SpoolgateUploadProtocol

@@ -3,7 +3,7 @@
 package import SpoolgateUploadProtocol
 
 extension UploadSummary {
-    /// The state in the protocol; does not say whether the client was already sent a 202 response.
+    /// The state in the protocol; does not say whether the client has already been sent a 202 response.
     package var state: UploadState {
         UploadState(
             offset: offset,

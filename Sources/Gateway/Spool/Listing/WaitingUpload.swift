@@ -7,7 +7,7 @@ package import SpoolgatePosix
 import SpoolgateTextFormats
 package import SpoolgateUploadProtocol
 
-/// A complete upload that waits for its next attempt, its client or an operator: one in `deferred` or `hold`.
+/// A complete upload in `deferred` or `hold`.
 package struct WaitingUpload: Sendable, Equatable {
     package var id: UploadID
     package var route: String
@@ -61,13 +61,13 @@ extension Upload {
 extension Spool {
     /// Calls `body` with the uploads that wait, in no particular order, without locking any.
     ///
-    /// This reads the names in `queue` once. An upload with an unreadable record is left out: the request or walk that
-    /// finds it reports it. By the time an upload is locked, its state may have changed.
+    /// This reads the names in `queue` once. An upload with an unreadable record is left out, because the next request
+    /// or walk that finds the record reports it.
     ///
     /// - Parameters:
-    ///   - isNeeded: called with each upload and the time in its name, or nil if it waits for an operator. If it
-    ///     returns false, the record is not read and `body` is not called.
-    ///   - body: called with each of the other uploads, if it waits.
+    ///   - isNeeded: called with each upload and the time in its name. The time is nil if the upload waits for an
+    ///     operator. If `isNeeded` returns false, the record is not read.
+    ///   - body: called with each needed upload that is waiting.
     /// - Throws: `.disk` if the names cannot be read, or an outdated name cannot be removed.
     package func forEachWaiting(
         _ isNeeded: (UploadID, WallTime?) -> Bool,

@@ -1,21 +1,23 @@
 // The daemons that serve from a spool, and those that have crashed: the directory `daemons`.
 //
-// A daemon locks its file while it runs and removes it at a clean shutdown. A file that can be locked therefore belongs
-// to a crashed daemon, and only the process that locks it recovers the spool. Commands replace the file `wake` to
-// report a changed queue. Invariant: a daemon's file is durable before the daemon serves.
+// A daemon locks its file while it runs and removes the file at a clean shutdown. A file that can be locked therefore
+// belongs to a crashed daemon, and only the process that locks it recovers the spool. Commands replace the file `wake`
+// to report a changed queue. Invariant: a daemon's file is durable before the daemon serves.
 
 import SpoolgatePosix
 
 /// The files in `daemons` that this process has created or locked.
 ///
-/// Each daemon locks its own file while it runs: an unlocked file shows that its daemon crashed. Thread-safe.
+/// Thread-safe.
 final class Daemons: Sendable {
     struct Membership {
-        /// Locked, or nil if this process is not a daemon.
+        /// This process's locked file, or nil if this process is not a daemon.
         var own: (name: String, file: OpenFile)?
         /// The files of crashed daemons, locked until this process has recovered the spool.
         var dead: [(name: String, file: OpenFile)] = []
-        /// The last `wake` file found, by its inode number; kept open so that the number is not reused.
+        /// The inode number of the last `wake` file found.
+        ///
+        /// The file stays open so that the number is not reused.
         var woken: (number: UInt64, file: OpenFile?)?
     }
 
@@ -59,7 +61,7 @@ extension Spool {
             let name = isShared ? writer : TemporaryName.next()
             let made = try disk.create(name, in: layout.daemons)
             let file = OpenFile(made, name, in: layout.daemons)
-            // Before it is locked, another daemon may take the file for a crashed daemon's and remove it.
+            // Before the file is locked, another daemon may take it for a crashed daemon's and remove it.
             if try file.tryLock(), try file.status().names > 0 { return (name, file) }
         }
     }
@@ -88,8 +90,8 @@ extension Spool {
         return try file.descriptor.isLockedElsewhere(subject: file.subject)
     }
 
-    /// Throws an error if a daemon with another value of `spool.shared` is serving: neither gives the guarantees that
-    /// the other needs.
+    /// Throws an error if a daemon with another value of `spool.shared` is serving, because neither gives the
+    /// guarantees that the other needs.
     private func checkOthers() throws(SpoolError) {
         let others = try onDisk { () throws(SystemError) in
             var others: [String] = []
@@ -113,8 +115,6 @@ extension Spool {
     }
 
     /// Removes this process's file at a clean shutdown, so that its uploads need no recovery.
-    ///
-    /// The files of crashed daemons stay until their recovery is complete.
     package func leave() {
         let own = daemons.membership.update { membership in
             defer { membership = Daemons.Membership() }
@@ -155,7 +155,8 @@ extension Spool {
 
     // MARK: Waking
 
-    /// Tells all daemons to check the queue; if this fails, they detect the change at their next regular queue run.
+    /// Tells all daemons to check the queue; if this fails, the daemons detect the change at their next regular queue
+    /// run.
     func wake() { try? writeWakeFile() }
 
     /// Tells all daemons to check the queue; they do so within a second.
@@ -178,7 +179,8 @@ extension Spool {
 
     /// Returns whether a process has called `wake()` or `wakeDaemons()` since the last call.
     ///
-    /// This is called at least once a second, and so is usually the first to detect that this host was fenced off.
+    /// A daemon calls this at least once a second, so this is usually the first call to detect that the host was fenced
+    /// off.
     package func isWoken() -> Bool {
         let seen = try? onDisk { () throws(SystemError) in
             try layout.root.status(of: Self.wakeFile)?.file

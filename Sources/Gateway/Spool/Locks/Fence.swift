@@ -1,17 +1,17 @@
 // Detects that a shared file system has fenced off this host.
 //
 // A fenced host finds names missing, and after a first failed sync later syncs succeed. The first sign therefore ends
-// the daemon, which sends no more responses; another node continues with its uploads. Invariant: nothing here has an
-// effect on the spool of one host.
+// the daemon, which sends no more responses; another node continues with its uploads. Invariant: nothing here affects a
+// spool that is not shared.
 
 package import SpoolgatePosix
 
 /// The action that ends the process when the file system of a shared spool no longer accepts this host.
 ///
-/// The host is then fenced off: another node may already be using its uploads. Thread-safe.
+/// Thread-safe.
 final class Fence: Sendable {
     private struct Alarm {
-        /// Nil if no action is set or it has started.
+        /// The action, or nil if none is set or the action has started.
         var action: (@Sendable (SystemError) -> Void)?
         var isRaised = false
     }
@@ -22,7 +22,7 @@ final class Fence: Sendable {
         alarm.update { $0.action = action }
     }
 
-    /// Runs the action because of `error`; if another thread is already running it, waits for that thread.
+    /// Runs the action because of `error`; if another thread is already running the action, waits for that thread.
     func note(_ error: SystemError) {
         let action = alarm.update { alarm in
             defer { alarm = Alarm(isRaised: alarm.isRaised || alarm.action != nil) }
@@ -43,7 +43,7 @@ extension Spool {
 
     /// Sets the action to run when a shared file system no longer accepts this host.
     ///
-    /// It runs at most once, on any thread, and should end the process immediately.
+    /// The action runs at most once, on any thread, and should end the process immediately.
     package func onFenced(_ action: @escaping @Sendable (SystemError) -> Void) { fence.set(action) }
 
     /// Whether this process may no longer open the file `format`, which every daemon has read before.

@@ -1,7 +1,7 @@
 // Requests from one process to another to release a locked upload, made with kernel locks alone.
 //
 // A waiting request marks the record, and the file `format`, so that daemons check single uploads only while a request
-// waits. Invariant: a mark lasts no longer than the wait, because closing the file removes it.
+// is waiting. Invariant: a mark lasts no longer than the wait, because closing the file removes it.
 
 import SpoolgatePosix
 import SpoolgateUploadProtocol
@@ -9,9 +9,8 @@ import SpoolgateUploadProtocol
 extension Spool {
     /// Makes this process release the uploads that requests in other processes are waiting for.
     ///
-    /// Call this several times a second. It makes no system calls if this process is receiving no uploads, and only
-    /// three if it is receiving some but no other process is waiting. An upload that is being delivered is not affected;
-    /// the other process waits for it.
+    /// Call this several times a second. This makes at most three system calls while no other process is waiting. An
+    /// upload that is being delivered is not affected; the other process waits until the delivery ends.
     ///
     /// - Throws: `.disk` if the file `format` cannot be read.
     package func requestReleaseForOthers() throws(SpoolError) {
@@ -51,7 +50,8 @@ extension Spool {
             return format
         }
         defer {
-            // If `wait` has locked the record, it stays open, and a mark would request the release of this lock.
+            // If `wait` has locked the record, the record stays open, and a remaining mark would request the release of
+            // this lock.
             try? record.descriptor.setMark(false, subject: record.subject)
             withExtendedLifetime(format) {}
         }

@@ -1,21 +1,21 @@
 // The uploads that this process has locked.
 //
 // The kernel's locks exclude other processes; with this table, threads of one process request each other's release and
-// wait without polling. Invariants: an upload has at most one lock; the newest of the waiting requests gets it next; a
-// change to an upload without waiters wakes no thread.
+// wait without polling. Invariants: an upload has at most one lock; the newest of the waiting requests gets the lock
+// next; a change to an upload without waiters wakes no thread.
 
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
-/// The uploads that requests of this process have locked or wait for; thread-safe.
+/// The uploads that requests of this process have locked or are waiting for; thread-safe.
 final class UploadLocks: Sendable {
-    /// A class, because moving a creation costs more than allocating an object.
+    /// The lock of one upload; a class, because moving a creation costs more than allocating an object.
     fileprivate final class Entry {
         let number: UInt64
         let requestRelease: @Sendable () -> Void
-        /// Nil until the record has been read.
+        /// The upload's creation, or nil until the record has been read.
         var creation: UploadCreation?
-        /// Whether the kernel's lock on the record is held too; until then, the request waits for it.
+        /// Whether the kernel's lock on the record is held too; until then, the request is waiting for that lock.
         var isInUse = false
         var isDelivering = false
         var isReleaseRequested = false
@@ -67,14 +67,7 @@ final class UploadLocks: Sendable {
 
     /// Locks an upload; if a request of this process is receiving it, requests its release and waits.
     ///
-    /// - Parameters:
-    ///   - id: the upload.
-    ///   - limit: when to stop waiting.
-    ///   - admits: returns whether the caller may use an upload with that creation; must be quick and without side
-    ///     effects.
-    ///   - requestRelease: called from another thread when a newer request needs the upload; should make the caller
-    ///     unlock it soon.
-    /// - Returns: the lock, or why it was not acquired.
+    /// `admits` and `requestRelease` are as in `Spool.lock`; `requestRelease` is called from another thread.
     func lock(
         _ id: UploadID,
         until limit: WaitLimit,
@@ -163,7 +156,9 @@ final class UploadLocks: Sendable {
         return made
     }
 
-    /// Returns nil if the upload is locked or a request waits for it; this lock's release cannot be requested.
+    /// Locks an upload, or returns nil if it is locked or a request is waiting for it.
+    ///
+    /// No request can ask for this lock's release.
     func tryLock(_ id: UploadID) -> UploadLock? {
         lockFree(id) { number in
             let entry = Entry(number, requestRelease: {})
@@ -172,7 +167,7 @@ final class UploadLocks: Sendable {
         }
     }
 
-    /// Returns nil if the upload is locked or a request waits for it.
+    /// Locks an upload, or returns nil if it is locked or a request is waiting for it.
     private func lockFree(_ id: UploadID, _ make: (UInt64) -> Entry) -> UploadLock? {
         table.updateQuietly { table in
             guard table.entries[id] == nil, !table.isAwaited(id) else { return nil }

@@ -6,13 +6,14 @@ import SpoolgatePosix
 import SpoolgateUploadProtocol
 
 struct Census: Equatable {
-    /// Bytes of content in data files, excluding files without a name.
+    /// The number of bytes of content in data files, excluding files without a name.
     var data: Int64 = 0
-    /// Bytes of records, including those in `corrupt`.
+    /// The number of bytes of records, including those in `corrupt`.
     var records: Int64 = 0
-    /// Uploads with a record, excluding those in `corrupt`.
+    /// The number of uploads with a record, excluding those in `corrupt`.
     var uploads = 0
-    /// Undelivered uploads by the hash of their client's name; names would use too much memory.
+    /// The number of undelivered uploads, keyed by the hash of the client's name, because names would use too much
+    /// memory.
     var unfinished: [Int: Int] = [:]
 
     static func += (one: inout Census, other: Census) {
@@ -40,7 +41,7 @@ struct Census: Equatable {
 }
 
 extension SpoolLayout {
-    /// Counts the spool; `unfinished` stays empty unless records are read.
+    /// Counts the spool's uploads and bytes; `unfinished` stays empty unless records are read.
     func census(readingRecords: Bool) throws(SystemError) -> Census {
         var census = Census()
         try walk(unread: { (_, error) throws(SystemError) in throw error }) {
@@ -55,7 +56,9 @@ extension SpoolLayout {
         return census
     }
 
-    /// Counts one upload and returns its record if it was to be read; returns nil if the upload was removed.
+    /// Counts one upload, and returns its record if `readingRecord` is true.
+    ///
+    /// Returns nil if the upload has been removed.
     func census(
         of found: Found,
         readingRecord: Bool

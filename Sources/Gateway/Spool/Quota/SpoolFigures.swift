@@ -1,6 +1,4 @@
-// The figures of a spool, as this process knows them, and the state of its disk.
-//
-// `SpoolRoom` counts what this process creates, writes and removes; a walk through the spool counts the rest.
+// The figures of a spool, counted by `SpoolRoom`, and the state of its disk.
 
 package import SpoolgatePosix
 
@@ -8,7 +6,7 @@ package import SpoolgatePosix
 package struct SpoolFigures: Sendable, Equatable {
     /// The number of uploads with a record, excluding those in `corrupt`.
     package var uploads: Int
-    /// The number of uploads that are not delivered.
+    /// The number of uploads that have not been delivered.
     package var unfinished: Int
     /// The number of bytes of content and records.
     package var bytes: Int64
@@ -21,12 +19,14 @@ package struct SpoolFigures: Sendable, Equatable {
 extension Spool {
     private static let purgeFile = "purged"
 
-    /// Records, for monitoring, that expired uploads have just been removed; errors of the write are ignored.
+    /// Records for monitoring that expired uploads have just been removed.
+    ///
+    /// Ignores write errors.
     package func notePurge() {
         try? layout.replace(Self.purgeFile, with: "\(clock.now.seconds)\n", on: disk)
     }
 
-    /// The time of the last `notePurge()` by any process, or nil if it was never called or its record cannot be read.
+    /// The time of the last `notePurge()` by any process, or nil if no call was recorded or the time cannot be read.
     package var lastPurge: WallTime? {
         guard let text = try? SpoolLayout.text(of: Self.purgeFile, in: layout.root) else {
             return nil
@@ -34,7 +34,7 @@ extension Spool {
         return Int64(text.prefix { $0 != "\n" }).map { WallTime(seconds: $0) }
     }
 
-    /// The figures, determined without access to the disk.
+    /// The figures of the spool, determined without access to the disk.
     ///
     /// They are complete only after the first walk through the spool, and miss other processes' changes until the next
     /// count.
@@ -49,16 +49,16 @@ extension Spool {
         room.refusals(with: space)
     }
 
-    /// From this number of uploads on, a count would take too long.
+    /// The number of uploads from which on a count takes too long.
     private static let mostRecounted = 10_000
 
     /// Counts all uploads and bytes if the figures may be wrong and a count is fast.
     ///
-    /// - Parameter isDue: whether to count even if the figures are not known to be wrong: another process may have
-    ///   removed uploads.
+    /// - Parameter isDue: whether to count even if the figures are not known to be wrong, because another process may
+    ///   have removed uploads.
     package func recount(isDue: Bool) {
         guard isDue || room.isTooHigh, figures.uploads < Self.mostRecounted else { return }
-        // If this fails, the earlier figures stay.
+        // If the count fails, the earlier figures stay.
         try? room.count { () throws(SystemError) in try layout.census(readingRecords: true) }
     }
 

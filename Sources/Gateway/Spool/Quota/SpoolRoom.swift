@@ -1,9 +1,9 @@
 // The remaining room of the spool: its reserve, its quota, and the limits on the number of uploads.
 //
-// While there is room, this process only counts the uploads and bytes that it creates, writes and removes. It does not
-// see another process's purge; before it rejects an upload because of the quota or a limit, it therefore counts the
-// spool again, one thread at a time and at a limited rate. Invariant: every byte and every upload is taken here before
-// it is written or created.
+// While there is room, this process only counts the uploads and bytes that it creates, writes and removes. Because
+// another process may purge uploads, the spool is counted again, by one thread at a time and at a limited rate, before
+// the quota or a limit rejects an upload. Invariant: every byte and every upload is reserved here before it is written
+// or created.
 
 import SpoolgatePosix
 import SpoolgateUploadProtocol
@@ -26,7 +26,7 @@ package struct UploadBounds: Sendable, Equatable {
 final class SpoolRoom: Sendable {
     /// The maximum number of bytes of data files and records, or nil if unlimited.
     let quota: Int64?
-    /// The bytes of records that do not count for the quota, so that even the smallest quota is useful.
+    /// The number of bytes of records that do not count against the quota, so that even the smallest quota is useful.
     static let freeRecords: Int64 = 64 << 10
 
     /// The number of files left for other programs and for existing uploads, whose files are created without a check.
@@ -42,24 +42,26 @@ final class SpoolRoom: Sendable {
         var reserve: Int64
         var bounds = UploadBounds()
         var known = Census()
-        /// Bytes in memory and in files without a name, which a count of the spool does not find.
+        /// The number of bytes in memory and in files without a name, which a count of the spool does not find.
         var nameless: Int64 = 0
         var inMemory: Int64 = 0
-        /// Bytes reserved for another process, such as nginx, that it has not reported as written.
+        /// The number of bytes reserved for another process, such as nginx, which has not reported them as written.
         var lent: Int64 = 0
-        /// Bytes that may be written before the next check of the free space.
+        /// The number of bytes that may be written before the next check of the free space.
         var allowance: Int64 = 0
-        /// Reserved for files that a count that starts now may miss.
+        /// The reservations for files that a count starting now may miss.
         var pending = Census()
-        /// The part that the running count may miss: `pending` at its start and everything since; nil if no count is
-        /// running.
+        /// The part that the running count may miss: `pending` at its start and everything reserved since.
+        ///
+        /// Nil if no count is running.
         var since: Census?
-        /// Whether the last count may have counted twice what was reserved while it ran.
+        /// Whether the figures may be too high, for example because reservations during the last count were counted
+        /// twice.
         var isTooHigh = false
         /// The earliest start of the next count.
         var nextCount = Deadline.after(.zero)
 
-        /// The number of bytes that count for the quota.
+        /// The number of bytes that count against the quota.
         var bytes: Int64 {
             known.data + nameless + lent + max(0, known.records - SpoolRoom.freeRecords)
         }
@@ -88,12 +90,6 @@ final class SpoolRoom: Sendable {
     private var root: Directory { layout.root }
 
     /// Creates the bookkeeping of a spool; all numbers are zero until the first count.
-    ///
-    /// - Parameters:
-    ///   - layout: the spool.
-    ///   - reserve: the number of bytes that must stay free on the file system.
-    ///   - quota: the maximum number of bytes of content and records, or nil if unlimited.
-    ///   - leastCountInterval: the shortest time between two counts.
     init(
         _ layout: SpoolLayout,
         reserve: Int64,
@@ -118,12 +114,9 @@ final class SpoolRoom: Sendable {
         }
     }
 
-    /// Returns the reasons for which every upload that needs a file is currently refused, without a count.
-    ///
-    /// - Parameter space: the free space of the file system, or nil if unknown.
-    /// - Returns: `.full`, `.fewFiles`, `.overQuota` or `.tooMany` for each reason; empty if uploads are accepted.
+    /// Implements `Spool.refusals(with:)`, without a count.
     func refusals(with space: FileSystemSpace?) -> [SpoolError] {
-        // Only numbers are read: a copy of the counts would make the next change copy them.
+        // Reads only numbers, because a copy of the counts would make the next change copy them.
         let (reserve, lent, bytes, uploads, total) = state.updateQuietly {
             ($0.reserve, $0.lent, $0.bytes, $0.known.uploads, $0.bounds.total)
         }
@@ -148,7 +141,9 @@ final class SpoolRoom: Sendable {
 
     // MARK: Checking and taking bytes
 
-    /// Throws an error if `count` more bytes of content (0 if unknown) would exceed a limit now; reserves nothing.
+    /// Throws an error if `count` more bytes of content would currently exceed a limit.
+    ///
+    /// Pass 0 if the size is unknown. Reserves nothing.
     ///
     /// - Throws: `.full`, `.overQuota`, or, if `makesFile` is true, `.fewFiles`; `.disk` if the free space cannot be
     ///   determined.
@@ -163,8 +158,8 @@ final class SpoolRoom: Sendable {
 
     /// Reserves space for `count` bytes of content that are about to be written.
     ///
-    /// If `isNamed` is true, the file has a name, so that a count finds the bytes; call `wasWritten(_:)` after the
-    /// write.
+    /// Pass true as `isNamed` if the file has a name, so that a count finds the bytes, and call `wasWritten(_:)` after
+    /// the write.
     ///
     /// - Throws: `.full` or `.overQuota`; nothing is reserved then.
     func take(_ count: Int64, isNamed: Bool = true) throws(SpoolError) {
@@ -221,7 +216,9 @@ final class SpoolRoom: Sendable {
         return true
     }
 
-    /// If `isStored` is true, the content is now in a file with a name.
+    /// Frees `count` bytes of memory.
+    ///
+    /// Pass true as `isStored` if the content is now in a file with a name.
     func giveBackMemory(_ count: Int64, isStored: Bool) {
         state.update { state in
             state.inMemory -= count
@@ -232,10 +229,12 @@ final class SpoolRoom: Sendable {
 
     // MARK: Lending bytes
 
-    /// Lends up to `count` bytes (> 0) to another process, such as nginx; returns how many it may write, at least one.
+    /// Lends up to `count` bytes to another process, such as nginx.
+    ///
+    /// Returns the number of bytes that the process may write, at least one. `count` must be positive.
     ///
     /// A loan of more than 4 KiB is at most a sixteenth of the remaining space, so that idle borrowers never hold all
-    /// of it. Call `endLoan` until the whole loan has ended.
+    /// the space. Call `endLoan` until the whole loan has ended.
     ///
     /// - Throws: `.full` or `.overQuota`; nothing is lent then.
     func lend(upTo count: Int64) throws(SpoolError) -> Int64 {
@@ -269,9 +268,10 @@ final class SpoolRoom: Sendable {
         min(count, room, max(room / 16, leastLoan))
     }
 
-    /// Records that `count` bytes are no longer lent; the content has grown by `written` bytes, or shrunk if negative.
+    /// Records that `count` bytes are no longer lent and the content has grown by `written` bytes, or shrunk if
+    /// `written` is negative.
     ///
-    /// If `isCertain` is false, fewer bytes may have been written; `written` counts until the next count of the spool.
+    /// If `isCertain` is false, fewer bytes may have been written, but all count until the next count of the spool.
     func endLoan(of count: Int64, written: Int64, isCertain: Bool = true) {
         state.updateQuietly { state in
             state.lent -= count
@@ -286,7 +286,9 @@ final class SpoolRoom: Sendable {
 
     // MARK: Records
 
-    /// Counts `count` more bytes of a record; never refused, so that a state can always be written.
+    /// Counts `count` more bytes of a record.
+    ///
+    /// Never fails, so that a state can always be written.
     func noteRecord(_ count: Int64) { state.update { $0.take { $0.records += count } } }
 
     func giveBackRecord(_ count: Int64) {
@@ -297,7 +299,9 @@ final class SpoolRoom: Sendable {
 
     func setBounds(_ bounds: UploadBounds) { state.update { $0.bounds = bounds } }
 
-    /// Reserves `record` bytes and one upload that is about to be created; `wasMade` must follow.
+    /// Reserves `record` bytes and one upload that is about to be created.
+    ///
+    /// Call `wasMade` after the creation.
     ///
     /// - Throws: `.tooMany` or `.overQuota`; nothing is reserved then.
     func takeUpload(of client: ClientName, record: Int64) throws(SpoolError) {
@@ -322,7 +326,7 @@ final class SpoolRoom: Sendable {
         state.updateQuietly { $0.pending.add(-1, of: client.hashValue, record: -record) }
     }
 
-    /// A delivered upload no longer counts against its client's limit.
+    /// Records that an upload was delivered and no longer counts against its client's limit.
     func noteFinished(of client: ClientName) {
         state.update { $0.known.add(-1, unfinishedOf: client.hashValue) }
     }
@@ -344,8 +348,9 @@ final class SpoolRoom: Sendable {
         }
     }
 
-    /// Returns how many bytes may be written before the reserve is reached; throws an error if they are fewer than
-    /// `count`.
+    /// Returns the number of bytes that may be written before the reserve is reached.
+    ///
+    /// Throws an error if the number is less than `count`.
     @discardableResult
     private func look(for count: Int64, makesFile: Bool = false) throws(SpoolError) -> Int64 {
         let space: FileSystemSpace
@@ -367,14 +372,16 @@ final class SpoolRoom: Sendable {
 
     // MARK: Counting
 
-    /// Runs `attempt`; if it fails, counts the spool and runs it again.
+    /// Runs `attempt`, and if an error is returned, counts the spool and runs `attempt` again.
     private func counted(_ attempt: (inout State) -> SpoolError?) throws(SpoolError) {
         guard state.update({ attempt(&$0) }) != nil else { return }
         countAgain()
         if let refusal = state.update({ attempt(&$0) }) { throw refusal }
     }
 
-    /// Counts the spool unless that has just been done; if another thread is counting, waits for its result.
+    /// Counts the spool unless a count has just ended.
+    ///
+    /// If another thread is counting, waits for its result.
     private func countAgain() {
         // If another thread's count takes longer than this, the old figures stay.
         let isMine = state.wait(until: .after(.seconds(10))) { state -> Bool? in
@@ -403,7 +410,7 @@ final class SpoolRoom: Sendable {
 
     /// Counts the spool; called by the thread that has set `since`.
     ///
-    /// Space reserved meanwhile is added, so that the figures may be too high for a while but never too low.
+    /// Adds the space reserved meanwhile.
     private func finish<E: Error>(_ count: () throws(E) -> Census) throws(E) {
         let begin = Deadline.after(.zero)
         let counted: Result<Census, E>

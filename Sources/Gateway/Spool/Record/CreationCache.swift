@@ -7,7 +7,7 @@ import Glibc
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
-/// A bounded cache of parsed creations, so that the fixed part of a record is not parsed again for each request.
+/// A bounded cache of parsed creations.
 ///
 /// Thread-safe.
 final class CreationCache: Sendable {
@@ -28,8 +28,8 @@ final class CreationCache: Sendable {
 
     private let entries = Monitor<[UploadID: Entry]>([:])
 
-    /// Returns the creation of `id` and the size of its text in bytes, or nil if `bytes` do not begin with a cached
-    /// text.
+    /// Returns the creation of `id` and the size of its text in bytes, or nil if `bytes` do not begin with the text
+    /// cached for `id`.
     func creation(_ id: UploadID, in bytes: ArraySlice<UInt8>) -> (UploadCreation, Int)? {
         guard let entry = entries.update({ $0[id] }), bytes.count >= entry.text.count else {
             return nil

@@ -14,9 +14,9 @@ final class LoadedRecord: Sendable {
     let isSlotDamaged: Bool
     let creationEnd: Int64
 
-    /// The maximum size in bytes of the slots and the creation; web servers allow only far smaller header sections.
+    /// The maximum size in bytes of the slots and the creation.
     private static let limit = 1 << 20
-    /// In bytes; enough for nearly all records.
+    /// The number of bytes read first, enough for nearly all records.
     private static let firstRead = 16 << 10
 
     /// Returns the first bytes of a new record: a slot with `state`, an empty slot, and the creation.
@@ -29,7 +29,9 @@ final class LoadedRecord: Sendable {
         return bytes
     }
 
-    /// Reads the record of `id`, or returns why it is invalid; pass the file's `size` if it has just been read.
+    /// Reads the record of `id`, or returns why the record is invalid.
+    ///
+    /// Pass the file's `size` if it has just been read.
     static func read(
         _ file: OpenFile,
         of id: UploadID,
@@ -61,7 +63,7 @@ final class LoadedRecord: Sendable {
         return older
     }
 
-    /// Returns nil if the bytes end before the creation does.
+    /// Parses a record, or returns nil if the bytes end before the creation does.
     private init?(
         _ bytes: [UInt8],
         isAll: Bool,
@@ -77,8 +79,8 @@ final class LoadedRecord: Sendable {
         case .blank: throw unwritten
         case .newer(let word): throw .newer(word)
         case .damaged:
-            // A slot that was made durable survives. In a record without one, a power failure may leave zeros in
-            // sectors that were never written; valid text contains no zeros.
+            // A slot that was made durable survives. In a record without such a slot, a power failure may leave zeros
+            // in sectors that were never written. Valid text contains no zeros.
             let isEarly = bytes.prefix(2 * Int(RecordSlots.block)).allSatisfy { $0 == 0 }
             if isEarly, bytes.dropFirst(2 * Int(RecordSlots.block)).contains(0) { throw unwritten }
             throw UnreadableRecord(reason: "none of its states has a matching checksum")
@@ -109,7 +111,7 @@ final class LoadedRecord: Sendable {
 }
 
 extension RecordState {
-    /// Returns the status without verifying the checksum, or nil if no response is stored.
+    /// Returns the status of the stored response without verifying its checksum, or nil if no response is stored.
     func storedStatus(in file: OpenFile) throws(SystemError) -> Int? {
         if let status { return status }
         guard let extent = response else { return nil }

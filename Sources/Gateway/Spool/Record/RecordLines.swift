@@ -8,14 +8,17 @@ import SpoolgateUploadProtocol
 
 /// The numbers in records: sizes, offsets, counts and seconds.
 enum RecordNumber {
-    /// Returns nil if the number is invalid or exceeds the protocol's maximum, so that sums of a few cannot overflow.
+    /// Reads a number, or returns nil if it is invalid or exceeds the protocol's maximum, so that the sum of a few
+    /// numbers cannot overflow.
     static func read(_ digits: some Collection<UInt8>) -> Int64? {
         Int64(digits: digits).flatMap { $0 <= UploadLimits.mostSize ? $0 : nil }
     }
 
     static func read(_ text: String) -> Int64? { read(text.utf8) }
 
-    /// Reads a time in seconds since 1970, negative before; returns nil if it exceeds the range of `read(_:)`.
+    /// Reads a time in seconds since 1970.
+    ///
+    /// Earlier times are negative. Returns nil if the time exceeds the range of `read(_:)`.
     static func moment(_ text: String) -> Int64? {
         let isBefore = text.hasPrefix("-")
         return read(isBefore ? String(text.dropFirst()) : text).map { isBefore ? -$0 : $0 }
@@ -36,13 +39,13 @@ struct LineWriter: ~Copyable {
         builder.put(UInt8(ascii: "\n"))
     }
 
-    /// Adds nothing if the value is nil.
+    /// Adds a line with the escaped value, or nothing if the value is nil.
     mutating func add(_ name: StaticString, escaping value: String?) {
         guard var value else { return }
         builder.put(name)
         builder.put(UInt8(ascii: " "))
         value.withUTF8 { bytes in
-            // Without a branch, so that the compiler can test many bytes at once: escapes are rare.
+            // Without a branch, the compiler can test many bytes at once. Escapes are rare.
             let escaped = bytes.reduce(0 as UInt8) { found, byte in
                 found | (byte < 0x20 || byte == UInt8(ascii: "\\") ? 1 : 0)
             }
@@ -60,7 +63,7 @@ struct LineWriter: ~Copyable {
         builder.put(UInt8(ascii: "\n"))
     }
 
-    /// Adds nothing if the number is nil.
+    /// Adds a line with the number, or nothing if the number is nil.
     mutating func add(_ name: StaticString, _ number: Int64?) {
         guard let number else { return }
         builder.put(name)
@@ -130,7 +133,7 @@ struct LineReader {
         position = bytes.startIndex
     }
 
-    /// Returns nil if no complete line is left.
+    /// Returns the next line without its LF, or nil if no complete line is left.
     mutating func line() -> ArraySlice<UInt8>? {
         guard let end = bytes[position...].firstIndex(of: UInt8(ascii: "\n")) else { return nil }
         defer { position = end + 1 }

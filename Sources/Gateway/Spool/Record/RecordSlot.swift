@@ -1,8 +1,8 @@
 // The four slots of a record; one has the current state as a line of text; see spoolgate-spool(5), RECORDS.
 //
 // Two slots share a block with the creation and are used until an offset is durable. The other two have a block each,
-// so that a power failure destroys only one. Invariant: a line is used only if its checksum matches, and an older line
-// never replaces one that a newer program wrote.
+// so that a power failure destroys only one of them. Invariant: a line is used only if its checksum matches, and an
+// older line never replaces one that a newer program wrote.
 
 import SpoolgateUploadProtocol
 
@@ -20,10 +20,10 @@ enum RecordSlots {
     static let empty = [UInt8](repeating: UInt8(ascii: " "), count: size - 1) + [UInt8(ascii: "\n")]
 
     enum Reading {
-        /// The newest state; `isPromised` is true if it is in a slot of `promised`, and `isOtherDamaged` if a damaged
-        /// slot may have contained a newer one.
+        /// The newest state; `isPromised` is true if the state is in a slot of `promised`. `isOtherDamaged` is true if
+        /// a damaged slot may have contained a newer state.
         case state(RecordState, isPromised: Bool, isOtherDamaged: Bool)
-        /// The unknown word, written by a newer program.
+        /// A newer program wrote a slot; the value is the first unknown word.
         case newer(String)
         case blank
         /// No slot contains a valid state.
@@ -44,7 +44,7 @@ enum RecordSlots {
     ) -> Reading {
         var one = RecordState()
         let first = read(places[0], parity: 0, in: bytes, of: id, into: &one)
-        // The same process has usually written both.
+        // The same process has usually written both slots.
         var other = RecordState(writer: one.writer)
         let second = read(places[1], parity: 1, in: bytes, of: id, into: &other)
         switch (first, second) {
@@ -76,7 +76,7 @@ enum RecordSlots {
         guard !isBlank(slot) else { return .blank }
         guard let line = Checksum.verified(slot, for: id) else { return .damaged }
         if let word = state.take(line) { return .newer(word) }
-        // A state was never written to the slot of the other parity.
+        // A state is never written to the slot of the other parity.
         return state.sequence % 2 == parity ? .state : .damaged
     }
 

@@ -9,7 +9,7 @@ import SpoolgateUploadProtocol
 package enum HoldCause: String, Sendable, CaseIterable {
     /// The upstream sent no response, and a retry could deliver the upload twice.
     case indeterminate
-    /// The upstream refused the upload permanently, or its lifetime in the queue has expired.
+    /// The upstream refused the upload permanently, or the upload's lifetime in the queue has expired.
     case failed
     /// An operator has put the upload on hold.
     case held
@@ -17,7 +17,7 @@ package enum HoldCause: String, Sendable, CaseIterable {
 
 /// The changing properties of an upload; the defaults are those of a new one.
 struct RecordState: Sendable, Equatable {
-    /// What becomes of an upload whose attempt was interrupted.
+    /// The queue of an upload after its attempt was interrupted.
     enum Fallback: String, Sendable {
         case deferred
         case hold
@@ -34,29 +34,29 @@ struct RecordState: Sendable, Equatable {
     var length: Int64?
     var attempts = 0
     var reason: String?
-    /// The position of the stored response in the record file, if any.
+    /// The position of the stored response in the record file, or nil if no response is stored.
     var response: Range<Int64>?
     /// The status of a final response that could not be stored, otherwise nil.
     ///
     /// In `deferred`, 401 means that the upload waits for other credentials from its client.
     var status: Int?
-    /// The position of the completing request's fields in the record file, if they are stored.
+    /// The position of the completing request's fields in the record file, or nil if the fields are not stored.
     var completion: Range<Int64>?
     /// The time of the completion or the last requeue, or nil if the upload is incomplete.
     var whole: WallTime?
     /// The time of the next attempt, or nil if the upload waits for its client or is not queued.
     var next: WallTime?
-    /// The time until which the upload waits for its client, or nil if it does not.
+    /// The time until which the upload waits for its client, or nil if the upload is not waiting.
     var until: WallTime?
-    /// What becomes of the upload if the process ends during the current attempt; nil outside an attempt.
+    /// The upload's next queue if the process ends during the current attempt, or nil outside an attempt.
     var then: Fallback?
     var cause: HoldCause?
-    /// The offset from which on content counts only once it is verified, or nil if all counts.
+    /// The offset after which content counts only once it has been verified, or nil if all content counts.
     var verified: Int64?
     /// The upload into which this one is concatenated as a part (tus); ignored if it does not exist.
     var final: UploadID?
 
-    /// The time in the upload's name in `queue/`, or nil if it needs none.
+    /// The time in the upload's name in `queue/`, or nil if the upload needs no name.
     ///
     /// During an attempt, the name from before the attempt is kept.
     var queueTime: WallTime? {
@@ -71,14 +71,14 @@ struct RecordState: Sendable, Equatable {
     /// The size of the content in bytes if there is no data file.
     var sizeWithoutFile: Int64 { queue == .delivered ? length ?? 0 : 0 }
 
-    /// Clears everything that belongs to an earlier attempt or hold.
+    /// Moves the upload to a queue, and clears everything that belongs to an earlier attempt or hold.
     mutating func go(to queue: Queue, _ reason: String?) {
         self.queue = queue
         self.reason = reason
         (next, until, then, cause, response, status) = (nil, nil, nil, nil, nil, nil)
     }
 
-    /// Used after content that was not durable was cut off.
+    /// Makes the upload incomplete again, after content that was not durable has been removed.
     mutating func receiveAgain() {
         go(to: .incoming, "the content could not be made durable")
         whole = nil

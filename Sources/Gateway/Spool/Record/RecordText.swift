@@ -19,7 +19,7 @@ struct UnreadableRecord: Error, Equatable {
         case newer
     }
 
-    /// What is wrong, for the operator.
+    /// A description of the fault, for the operator.
     var reason: String
     var kind = Kind.damaged
 
@@ -58,7 +58,7 @@ extension UploadCreation {
         return writer.bytes
     }
 
-    /// Returns the creation and its size in bytes, or nil if `bytes` end before it does.
+    /// Returns the creation and its size in bytes, or nil if `bytes` end before the creation does.
     static func read(
         recordText bytes: ArraySlice<UInt8>,
         of id: UploadID
@@ -153,7 +153,9 @@ extension StoredResponse {
         return writer.bytes
     }
 
-    /// `bytes` must contain nothing but the response.
+    /// Parses a stored response.
+    ///
+    /// `bytes` must contain nothing else.
     init(recordText bytes: [UInt8], of id: UploadID) throws(UnreadableRecord) {
         guard let text = LineWriter.verified(bytes, for: id) else {
             throw UnreadableRecord(reason: "the stored response's checksum does not match")
@@ -186,9 +188,9 @@ extension StoredResponse {
         throw UnreadableRecord(reason: "the stored response is incomplete")
     }
 
-    /// Returns the status in the first bytes of a response, or nil if they end before it does.
+    /// Returns the status in the first bytes of a stored response, or nil if the bytes end before the status does.
     static func status(beginning bytes: [UInt8]) -> Int? {
-        // The bytes may be cut off anywhere after the number.
+        // The bytes may end anywhere after the number.
         var reader = LineReader((bytes + [UInt8(ascii: "\n")])[...])
         guard reader.line()?.equals(firstLine) == true, let line = reader.line()
         else { return nil }
@@ -221,7 +223,7 @@ extension HTTPFields {
         return writer.bytes
     }
 
-    /// Returns nil if the checksum does not match.
+    /// Parses the text of `completionText(of:)`, or returns nil if the text is invalid.
     init?(completionText bytes: [UInt8], of id: UploadID) {
         guard let text = LineWriter.verified(bytes, for: id) else { return nil }
         var reader = LineReader(text)

@@ -77,7 +77,7 @@ extension RecordState {
         case completion, whole, next, until, then, cause, verified, final
 
         static let requiredCount = 7
-        /// The text before the reason, the last word.
+        /// The text before the reason, which is the last word.
         static let reason: StaticString = " reason="
 
         var name: StaticString {
@@ -142,7 +142,7 @@ extension RecordState {
         return nil
     }
 
-    /// Returns false if the value is unknown.
+    /// Stores a word's value, or returns false if the value is unknown.
     private mutating func take(_ word: Word, _ value: Bytes) -> Bool {
         var text: String { String(decoding: value, as: UTF8.self) }
         let isNone = value.count == 1 && value.first == UInt8(ascii: "-")
@@ -194,7 +194,8 @@ extension RecordState {
         return start..<start + count
     }
 
-    /// Returns a reason as one line of at most `room` bytes; a longer one is cut between characters and ends in `...`.
+    /// Returns a reason as one line of at most `room` bytes; a longer reason is cut between characters and ends in
+    /// `...`.
     private static func stored(_ reason: String, in room: Int) -> [UInt8] {
         var bytes: [UInt8] = []
         var cut = 0

@@ -10,7 +10,7 @@ package struct UploadCreation: Sendable, Equatable {
     package var route: String
     /// The owner as reported by the web server, or nil if it reported none.
     ///
-    /// Only requests with the same owner can use the upload; if nil, only requests without an owner can.
+    /// Only requests with the same owner can use the upload. If the owner is nil, only requests without an owner can.
     package let owner: ExactText?
     /// The owner as reported by the authorizer, if the web server reported none; not used for access control.
     package var authorizedOwner: ExactText?
@@ -29,7 +29,7 @@ package struct UploadCreation: Sendable, Equatable {
     /// The kind of upload derived from `head`; stored because every request needs it.
     package let kind: UploadKind
 
-    /// The owner from either source, for events, lists and forms; nil if unknown.
+    /// The owner from either source, or nil if unknown.
     package var principal: ExactText? { owner ?? authorizedOwner }
 
     /// The client against whose limits the upload counts; stored because every step needs it.
@@ -87,9 +87,9 @@ package enum Queue: String, Sendable, CaseIterable {
     case incoming
     /// Complete; a delivery attempt is in progress.
     case active
-    /// Complete; waits for its next attempt or its client.
+    /// Complete; waiting for its next attempt or its client.
     case deferred
-    /// Complete; waits for an operator.
+    /// Complete; waiting for an operator.
     case hold
     /// Delivered or permanently refused; only the record with the stored response is left.
     case delivered

@@ -1,8 +1,8 @@
-// Recovery after the crash of a daemon: every state that it can have left is repaired.
+// Repairs every state in which the crash of a daemon can have left an upload.
 //
-// It runs next to requests and other processes: uploads that are locked or cannot be read are skipped and checked again
-// later. Recovery locks only uploads that no client or queue may ask for; the next lock repairs the others. Invariant:
-// an upload with a promise keeps its durable offset or ends in `corrupt`; nothing is guessed.
+// Recovery runs next to requests and other processes. It skips uploads that are locked or cannot be read, and checks
+// them again later. Recovery locks only uploads that no client or queue may ask for; the next lock repairs the others.
+// Invariant: an upload with a promise keeps its durable offset or ends in `corrupt`; nothing is guessed.
 
 package import SpoolgatePosix
 package import SpoolgateUploadProtocol
@@ -31,13 +31,14 @@ package struct Recovery: Sendable, Equatable {
         case held(UploadID)
         /// This upload was moved to `corrupt`.
         case setAside(UploadID, reason: String)
-        /// This upload, or a directory of uploads if nil, could not be read or repaired, and is unchanged.
+        /// This upload could not be read or repaired, and is unchanged. Nil means that a directory of uploads could not
+        /// be read.
         case leftAlone(UploadID?, SpoolError)
     }
 }
 
 extension Spool {
-    /// The age in seconds from which on a file in `tmp` is abandoned.
+    /// The age in seconds after which a file in `tmp` is considered abandoned.
     private static let temporaryAge: Int64 = 3600
 
     /// Repairs, after a crash or power failure, the uploads that no later request may find, and counts all uploads.
@@ -79,7 +80,7 @@ extension Spool {
         _ note: (Recovery.Finding) -> Void = { _ in }
     ) -> Recovery {
         var recovery = Recovery()
-        // Discarded, because the walk has counted the room.
+        // Discarded, because the walk has already counted the spool.
         var census = Census()
         for id in skipped {
             // Assuming content costs at most one lock, under which nothing is removed.
@@ -186,7 +187,7 @@ extension Spool {
     /// Removes data files without a record; other processes may be using the spool.
     ///
     /// - Parameters:
-    ///   - limit: the time since which a removed file has not changed; files changed later are kept.
+    ///   - limit: the time since which a file must not have changed to be removed.
     ///   - isDryRun: whether to call `note` without removing the files.
     ///   - note: called with each such file.
     /// - Throws: `.disk` if the spool could not be read, or a file could not be removed.
@@ -210,8 +211,8 @@ extension Spool {
 
     /// Removes a data file without a record; returns whether it was removed, or would be if `isDryRun` is true.
     ///
-    /// A record is created before its data file, so such a file never gets one later. The data file of an upload in
-    /// `corrupt` is kept.
+    /// A record is created before its data file, so a data file without a record never gets a record later. The data
+    /// file of an upload in `corrupt` is kept.
     private func removeOrphan(_ id: UploadID, isDryRun: Bool = false) throws(SpoolError) -> Bool {
         let name = FileName(id)
         return try onDisk { () throws(SystemError) in

@@ -6,19 +6,19 @@
 /// The repair that an upload's files need after a crash.
 enum Repair: Equatable {
     case keep
-    /// Truncate the content: after a power failure to the durable offset, otherwise to the end of the verified content.
+    /// Truncate the content to the durable offset after a power failure, otherwise to the end of the verified content.
     case cutBack(to: Int64)
     /// Truncate the content to this offset and receive the rest again.
     case receiveAgain(from: Int64)
     case retry
-    /// Put the upload on hold: a retry of the interrupted attempt is not safe.
+    /// Put the upload on hold, because a retry of the interrupted attempt is not safe.
     case hold
-    /// The final response is already stored.
+    /// Remove the content, because the final response is already stored.
     case removeContent
-    /// Remove the upload: a power failure came before any offset was durable, or its parts still have all of its
-    /// content.
+    /// Remove the upload, because a power failure came before any offset was durable, or its parts still have all of
+    /// its content.
     case forget
-    /// The record and the content do not match.
+    /// Move the record to `corrupt`, because it is damaged or does not match the content.
     case setAside(reason: String)
 
     var keepsUpload: Bool {
@@ -36,10 +36,10 @@ enum Repair: Equatable {
 
     /// Decides how to repair an upload.
     ///
-    /// `dataSize` is in bytes, or nil if the data file is missing; `responseFault` is nil if the stored response is
-    /// readable or was not checked. If `isForeign` is true, another writer wrote the state, so that only durable bytes
-    /// can be trusted. If `isSlotDamaged` is true, a damaged slot may have contained a newer state. The parts of a
-    /// concatenation keep all of its content until it is complete.
+    /// `dataSize` is the data file's size in bytes, or nil if the file is missing; `responseFault` is nil if the stored
+    /// response is readable or was not checked. If `isForeign` is true, another writer wrote the state, so that only
+    /// durable bytes can be trusted. If `isSlotDamaged` is true, a damaged slot may have contained a newer state. The
+    /// parts of a concatenation keep all of its content until the concatenation is complete.
     init(
         state: RecordState,
         dataSize: Int64?,
@@ -50,7 +50,7 @@ enum Repair: Equatable {
     ) {
         let size = dataSize ?? 0
         let durable = state.durable ?? 0
-        // A crash damages no state: the disk has lost one, and it is unknown which.
+        // A crash damages no state, so the disk has lost one, and it is unknown which.
         if isSlotDamaged, !isForeign {
             self = .setAside(reason: "one of its states has no matching checksum")
             return

@@ -10,7 +10,7 @@ package final class BufferPool: Sendable {
 
     /// An unused buffer in the pool.
     ///
-    /// Safe to pass between threads: it is used only after it was taken out of the pool, and its last user kept no
+    /// Safe to pass between threads, because the buffer is used only outside the pool and its last user kept no
     /// reference.
     private struct Parked: @unchecked Sendable {
         let buffer: ContentBuffer
@@ -18,7 +18,8 @@ package final class BufferPool: Sendable {
 
     private let parked = Monitor<[Parked]>([])
 
-    /// Calls `body` with a buffer that it may use until it returns; throws `.exhausted` if there is no memory for one.
+    /// Calls `body` with a buffer that `body` may use until it returns; throws `.exhausted` if there is no memory for a
+    /// buffer.
     package func withBuffer<R>(
         _ body: (ContentBuffer) throws(SpoolError) -> R
     ) throws(SpoolError) -> R {

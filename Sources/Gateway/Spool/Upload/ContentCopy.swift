@@ -1,12 +1,12 @@
 // Gives an upload its own data file if the file has another name outside the spool.
 //
-// A file that was dropped into a directory or handed over by its path is a hard link to the data file. It must not
-// change if the upload then continues from an earlier offset. Invariant: until the new name is durable, the new file
-// has a second name, so that the next process that opens the upload copies it again.
+// A file that was dropped into a directory or handed over by its path is a hard link to the data file. Such a file must
+// not change if the upload then continues from an earlier offset. Invariant: until the new name is durable, the new
+// file has a second name, so that the next process that opens the upload copies it again.
 
 import SpoolgatePosix
 
-/// A copy of the start of an upload's data file, which it has replaced.
+/// A copy of the start of an upload's data file, which the copy has replaced.
 struct ContentCopy {
     let file: OpenFile
 

@@ -18,18 +18,18 @@ package final class ContentFile {
     var size: Int64 = 0
     /// Whether content is written to the disk while more is received.
     var writesBackEarly = false
-    /// Nil if the upload has no data file or it is not open.
+    /// The data file, or nil if it is missing or not open.
     var data: OpenFile?
     /// Whether the data file may have another name.
     ///
     /// A file with a name outside the spool must not be changed; if the other name is in `tmp`, the file's own name may
     /// not be durable.
     private(set) var mayBeShared = false
-    /// Content that is in no file yet; its offset was not acknowledged.
+    /// Content that is in no file yet and whose offset has not been acknowledged.
     private var memory: [UInt8] = []
-    /// The content of an upload without a record, or nil if it is in a file.
+    /// The content of an upload without a record, or nil if the content is in a file.
     package private(set) var buffer: ContentBuffer?
-    /// Nil if the web server may not write content.
+    /// The web server's loan, or nil if the web server may not write content.
     var loan: Loan?
     /// The offset up to which the kernel was asked to write content.
     private var writtenBack: Int64 = 0
@@ -44,7 +44,7 @@ package final class ContentFile {
 
     /// The web server's permission to append content to the data file.
     struct Loan {
-        /// The size of the content at the start.
+        /// The size of the content when the loan began.
         let start: Int64
         /// The number of bytes that may be added; their space is reserved.
         var taken: Int64
@@ -61,7 +61,7 @@ package final class ContentFile {
     /// Discards content that is only in memory, and closes the data file, which releases the kernel's lock on it.
     func close() {
         dropMemory()
-        // The web server may still write as many bytes.
+        // The web server may still write the rest of the loan.
         if let loan {
             spool.room.endLoan(of: left(of: loan), written: left(of: loan), isCertain: false)
         }
@@ -81,7 +81,7 @@ package final class ContentFile {
         return try spool.onDisk { () throws(SystemError) in try data?.status() }
     }
 
-    /// Returns false if another process has locked the data file.
+    /// Opens and locks the data file, or returns false if another process has locked it.
     func tryOpen() throws(SystemError) -> Bool {
         let data = try layout.openData(name)
         if let data, try !data.tryLock() { return false }
@@ -89,7 +89,7 @@ package final class ContentFile {
         return true
     }
 
-    /// `found` is the status that `open()` returned.
+    /// Takes over the size and time in `found`, which must be the status that `open()` returned.
     func believe(_ found: FileStatus?) {
         size = found?.size ?? record.state.sizeWithoutFile
         mayBeShared = found?.names ?? 0 > 1
@@ -104,10 +104,10 @@ package final class ContentFile {
 
     /// Appends content.
     ///
-    /// Without an acknowledged offset, small content stays in memory: most uploads are complete before they need a
-    /// file.
+    /// Before an offset is acknowledged, small content stays in memory, because most uploads are complete before they
+    /// need a file.
     ///
-    /// - Throws: an error if not all bytes could be written; `size` includes those that were.
+    /// - Throws: an error if not all bytes could be written; `size` includes the bytes that were written.
     func append(_ bytes: RawSpan) throws(SpoolError) {
         let count = Int64(bytes.byteCount)
         let isSmall =
@@ -153,8 +153,8 @@ package final class ContentFile {
 
     /// Extends the data file by `count` bytes.
     ///
-    /// `write` writes the bytes from the offset `size` on and advances `size`, also if it throws: the file keeps these
-    /// bytes.
+    /// `write` must write the bytes from the offset `size` on, and advance `size` even if it throws, because the file
+    /// keeps the bytes already written.
     private func extend(
         _ data: OpenFile,
         by count: Int64,
@@ -229,7 +229,7 @@ package final class ContentFile {
 
     // MARK: Content without a record
 
-    /// `buffer` has all content of an upload without a record.
+    /// Takes over `buffer`, which must have all content of an upload without a record.
     func keep(_ buffer: ContentBuffer) {
         self.buffer = buffer
         size = Int64(buffer.count)
@@ -258,8 +258,6 @@ package final class ContentFile {
     }
 
     /// Calls `body` with a path by which other processes of this user can open the nameless file until `body` returns.
-    ///
-    /// If the file system cannot give the file a name, the path refers to this process's descriptor.
     func withNamelessPath<R>(
         _ body: (String) throws(SpoolError) -> R
     ) throws(SpoolError) -> R {
@@ -284,7 +282,9 @@ package final class ContentFile {
     /// All content if it is in memory, otherwise nil.
     package var inMemory: [UInt8]? { memory.isEmpty ? nil : memory }
 
-    /// Returns the number of bytes read, which is smaller than `target` only at the end.
+    /// Reads content into `target`.
+    ///
+    /// Returns the number of bytes read, which is smaller than `target` only at the content's end.
     func read(
         into target: UnsafeMutableRawBufferPointer,
         at position: Int64
@@ -325,7 +325,7 @@ package final class ContentFile {
         memory = []
     }
 
-    /// Closes and removes the data file, if there is one; returns whether a file was removed.
+    /// Closes and removes any data file; returns whether a file was removed.
     @discardableResult
     func remove() throws(SystemError) -> Bool {
         dropMemory()

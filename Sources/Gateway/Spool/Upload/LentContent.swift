@@ -6,10 +6,10 @@ import SpoolgatePosix
 import SpoolgateUploadProtocol
 
 extension ContentFile {
-    /// The number of bytes that the web server may add in total, or nil if the file was not passed to it.
+    /// The number of bytes that the web server may add during the loan; nil if the file is not lent.
     package var lent: Int64? { loan?.taken }
 
-    /// Returns the number of bytes that were not reported as written.
+    /// Returns the number of bytes of `loan` that have not been reported as written.
     func left(of loan: Loan) -> Int64 { loan.start + loan.taken - size }
 
     /// Opens the data file for the web server, as `Upload.lend(upTo:)` does.
@@ -46,7 +46,7 @@ extension ContentFile {
 
     /// Allows the web server to add up to `count` more bytes, at least one.
     ///
-    /// - Throws: `.full` or `.overQuota`; the limit is unchanged then.
+    /// - Throws: `.full` or `.overQuota`; the limit is then unchanged.
     package func lendMore(upTo count: Int64) throws(SpoolError) {
         guard loan != nil else {
             throw .contradiction(id, reason: "its content is not lent to nginx")
@@ -54,9 +54,9 @@ extension ContentFile {
         loan?.taken += try spool.room.lend(upTo: count)
     }
 
-    /// Records that the web server has added `count` bytes in total since `lend`, which survive a crash.
+    /// Records that the web server has added `count` bytes in total since `lend`.
     ///
-    /// Bytes that were not allowed or are not in the file do not count.
+    /// These bytes survive a crash. Ignores bytes over the limit and bytes that are not in the file.
     package func noteAdded(_ count: Int64) throws(SpoolError) {
         guard let loan, let data else { return }
         let found = try spool.onDisk { () throws(SystemError) in try data.status().size }
@@ -68,14 +68,14 @@ extension ContentFile {
         writeBack(data)
     }
 
-    /// Throws an error if the file was truncated during the loan: acknowledged content is lost.
+    /// Throws an error if the file was truncated during the loan, because acknowledged content may be lost.
     private func checkNotCut(_ found: Int64) throws(SpoolError) {
         guard found >= size else {
             throw .disk(SystemError(call: "fstat", subject: path, errno: SystemError.lost))
         }
     }
 
-    /// Whether the web server has added bytes that were not recorded by `noteAdded(_:)`.
+    /// Whether the web server has added bytes that `noteAdded(_:)` has not recorded.
     package var hasGrown: Bool {
         guard loan != nil, let found = try? data?.status().size else { return false }
         return found > size
@@ -93,7 +93,7 @@ extension ContentFile {
         let data = try spool.onDisk { () throws(SystemError) in try layout.openData(name) }
         guard let data else { throw .contradiction(id, reason: "its data file is missing") }
         while try !spool.onDisk({ () throws(SystemError) in try data.tryLock() }) {
-            // The kernel does not report that a lock was released.
+            // Poll, because the kernel does not report that a lock was released.
             guard !deadline.hasPassed else { return false }
             Thread.pause(.milliseconds(2))
         }

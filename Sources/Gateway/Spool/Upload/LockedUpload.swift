@@ -8,22 +8,22 @@ package import SpoolgateUploadProtocol
 
 /// A locked upload: only its holder can read or change it.
 ///
-/// Used by one thread. Its deinitialisation unlocks it.
+/// Used by one thread. Deinitialisation unlocks the upload.
 package final class Upload {
     package let creation: UploadCreation
 
     let spool: Spool
-    /// Nil for an upload without a record, which no other request can find.
+    /// The lock; nil for an upload without a record, which no other request can find.
     let lock: UploadLock?
     let files: UploadFiles
     let record: RecordFile
     package let content: ContentFile
-    /// Nil until the final response was written or read.
+    /// The final response; nil until it has been written or read.
     var knownResponse: StoredResponse?
     var isUnlocked = false
-    /// Whether a sync failed and the content that may be lost was not cut off yet.
+    /// Whether a sync failed and the content that may be lost has not been cut off yet.
     private(set) var isContentInDoubt = false
-    /// The sync that is running while content is received.
+    /// The sync that runs while content is received; nil if none was started.
     var offsetSync: OffsetSync?
 
     package var state: UploadState {
@@ -42,7 +42,7 @@ package final class Upload {
 
     var id: UploadID { creation.id }
     var queue: Queue { record.state.queue }
-    /// Whether an offset was ever made durable.
+    /// Whether an offset of the upload has ever been made durable.
     var isPromised: Bool { record.state.durable != nil }
 
     init(spool: Spool, lock: UploadLock?, creation: UploadCreation, files: UploadFiles) {
@@ -60,31 +60,34 @@ package final class Upload {
 
     /// Appends bytes at the offset.
     ///
-    /// Content without an acknowledged offset may stay in memory until `sync()`, `unlock()` or the end of an attempt;
-    /// other content survives a crash on return.
+    /// Content without an acknowledged offset may stay in memory until `sync()`, `unlock()` or the end of an attempt.
+    /// On return, other content survives a crash.
     ///
-    /// - Throws: `.full` if less than the reserve would stay free, `.noSpace` if the disk is full, `.overQuota` if the
-    ///   quota would be exceeded; `.busy` after `unlock()`. Bytes that were written before the error are kept and
-    ///   counted in `state.offset`.
+    /// - Throws: `.full` if less free space than the reserve would remain, `.noSpace` if the disk is full, `.overQuota`
+    ///   if the quota would be exceeded; `.busy` after `unlock()`. Bytes that were written before the error are kept
+    ///   and counted in `state.offset`.
     package func append(_ bytes: RawSpan) throws(SpoolError) {
         guard isReceiving else { return try require(queue == .incoming) }
         try content.append(bytes)
     }
 
-    /// Content can be appended during a sync; every other operation waits in `require(_:)` until the sync ends.
+    /// Whether content can be appended, even during a sync.
+    ///
+    /// Every other operation waits in `require(_:)` until the sync ends.
     var isReceiving: Bool { !isUnlocked && queue == .incoming }
 
-    /// Whether the data file may be passed to the web server: not in a shared spool, which other hosts access too, and
-    /// not while content may have to be discarded.
+    /// Whether the data file may be passed to the web server.
+    ///
+    /// False in a shared spool, because other hosts access it, and while content may have to be discarded.
     package var canBeLent: Bool {
         queue == .incoming && !spool.isShared && record.state.verified == nil
     }
 
-    /// Opens the data file for the web server, which may append up to `count` bytes (> 0) at the offset itself.
+    /// Opens the data file for the web server, which may append up to `count` bytes at the offset.
     ///
-    /// Until `takeBack`, `noteAdded` advances the offset, and nothing can be appended here. `lent` is the number of
-    /// bytes allowed, at least one. Even if this process ends, no other process can use the content until the web
-    /// server has closed the file.
+    /// `count` must be positive. Until `takeBack`, `noteAdded` advances the offset, and `append(_:)` must not be
+    /// called. `content.lent` is the number of bytes allowed, at least one. Even if this process ends, no other process
+    /// can use the content until the web server has closed the file.
     ///
     /// - Returns: the only copy of the descriptor, which can only append.
     /// - Throws: the errors of `append(_:)`; `.full` and `.overQuota` only if not even one byte may be added.
@@ -93,12 +96,11 @@ package final class Upload {
         return try content.lend(upTo: count)
     }
 
-    /// Ends the loan after the web server has closed the file; returns false if it still has the file open at
-    /// `deadline`.
+    /// Ends the loan after the web server has closed the file.
     ///
-    /// `count` is the number of bytes that the web server reports as added; bytes after these are cut off. If it sent
-    /// no report, `count` is nil, and all bytes in the file count. `errno` is the error that kept it from writing more,
-    /// or 0.
+    /// Returns false if the file is still open at `deadline`. `count` is the number of bytes that the web server
+    /// reported as added; later bytes are cut off. Pass nil if it sent no report, so that all bytes in the file count.
+    /// `errno` is the error that prevented further writing. Pass 0 if there was none.
     ///
     /// - Throws: `.disk` or `.noSpace` for `errno`, after the loan has ended.
     package func takeBack(
@@ -119,15 +121,16 @@ package final class Upload {
     /// Makes the kernel write content to the disk as it is received, because a sync is expected.
     package func expectPromise() { content.writesBackEarly = creation.promise == .powerCut }
 
-    /// Whether the start of an attempt makes the content durable: if it had a durable offset and must not be retried.
+    /// Whether the upload has a durable offset and must not be retried, so that an attempt's start makes the content
+    /// durable.
     package var isPromisedByAttempt: Bool { isPromised && !creation.isRepeatable }
 
     /// Makes the offset durable, so that it can be acknowledged.
     ///
-    /// On return, `durableOffset` survives a power failure, or only a crash if the upload promises no more.
+    /// On return, `durableOffset` survives a power failure, or only a crash if the promise covers no more.
     ///
-    /// - Throws: `.disk` if that failed. Unless an attempt has begun, `state.offset` is then the last durable offset,
-    ///   and the content after it must be received again.
+    /// - Throws: `.disk` if the sync failed. Unless an attempt has begun, `state.offset` is then the last durable
+    ///   offset, and the content after it must be received again.
     package func sync() throws(SpoolError) {
         try require(queue != .corrupt)
         if queue != .delivered { try store() }
@@ -135,7 +138,7 @@ package final class Upload {
         let offset = durableOffset
         let isDurable = record.state.durable == offset
         guard !isDurable || record.isDirty else { return try spool.checkMembership() }
-        // Requesting a stored response is no activity and must not extend its lifetime.
+        // A request for a stored response is not activity and must not extend the response's lifetime.
         let before = lastActivity
         defer { if queue == .delivered { record.lastActivity = before } }
         if queue == .delivered {
@@ -156,8 +159,9 @@ package final class Upload {
         }
     }
 
-    /// The offset that `sync()` makes durable and that may then be acknowledged; excludes content that was not
-    /// verified.
+    /// The offset that `sync()` makes durable and that may then be acknowledged.
+    ///
+    /// Excludes content that has not been verified.
     package var durableOffset: Int64 { min(record.state.verified ?? .max, content.size) }
 
     /// Sets the length of the complete content.
@@ -190,7 +194,9 @@ package final class Upload {
         try files.remove(of: creation.client, durably: durably && isPromised)
     }
 
-    /// Whether a newer request has requested the release of this upload; never true during a delivery.
+    /// Whether a newer request has requested the release of this upload.
+    ///
+    /// Always false during a delivery.
     package var isReleaseRequested: Bool {
         lock?.isReleaseRequested(until: .after(.zero)) ?? false
     }
@@ -202,17 +208,17 @@ package final class Upload {
 
     /// Unlocks the upload for the next request.
     ///
-    /// Content is first stored and made durable, because the kernel may not report write errors after the file was
+    /// Content is first stored and made durable, because the kernel may not report write errors after the file is
     /// closed.
     package func unlock() {
         guard !isUnlocked else { return }
         _ = try? takeSync(waits: true)
         guard isRecorded, content.lent == nil else { return end() }
-        // If this fails, the offset was not acknowledged: the client resumes before the lost content.
+        // If this fails, the client resumes before the lost content, because the offset was not acknowledged.
         switch queue {
         case .incoming, .deferred:
-            // In a shared spool, an empty upload is synced too: its client has its URL, and other hosts remove uploads
-            // without a durable offset.
+            // In a shared spool, an empty upload is synced too, because its client has its URL, and other hosts remove
+            // uploads without a durable offset.
             if durableOffset > record.state.durable ?? (spool.isShared ? -1 : 0) { try? sync() }
         case .active: try? store()
         case .hold, .delivered, .corrupt: break
@@ -223,7 +229,7 @@ package final class Upload {
     private func end() {
         guard !isUnlocked else { return }
         isUnlocked = true
-        // The files are closed before another request of this process locks the upload.
+        // The files must be closed before another request of this process locks the upload.
         files.close()
         lock?.unlock()
     }
@@ -246,7 +252,9 @@ package final class Upload {
         if content.size > 0, queue != .hold || content.data != nil { try content.openedData() }
     }
 
-    /// Makes the content durable; if that fails, drops content that is not and throws the error.
+    /// Makes the content durable.
+    ///
+    /// If that fails, drops the content that is not durable and throws the error.
     func syncContent() throws(SpoolError) {
         guard let data = content.data else { return }
         do throws(SystemError) {
@@ -260,11 +268,11 @@ package final class Upload {
         }
     }
 
-    /// Drops content that is not durable after its sync failed.
+    /// Drops content that is not durable, after a failed sync.
     ///
-    /// The kernel then treats the lost pages as clean, so the next sync would succeed without them; the client still
-    /// has the content. During an attempt, the content is kept, but no later sync is trusted. Content that the web
-    /// server is writing is cut off when its loan ends.
+    /// The kernel treats the lost pages as clean, so the next sync would succeed without them. The client still has the
+    /// content. During an attempt, the content is kept, but no later sync is trusted. Content that the web server is
+    /// writing is cut off when its loan ends.
     func doubtContent() throws(SpoolError) {
         isContentInDoubt = true
         guard queue != .active else { return }
@@ -273,7 +281,7 @@ package final class Upload {
 
     /// Cuts the content back to the durable offset.
     ///
-    /// The client of a deferred upload must send the rest again; one in `hold` stays there.
+    /// The client of a deferred upload must send the rest again. A held upload stays in `hold`.
     private func forgetUndurable() throws(SpoolError) {
         let durable = record.state.durable ?? 0
         do throws(SpoolError) {

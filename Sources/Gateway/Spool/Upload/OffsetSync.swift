@@ -1,6 +1,7 @@
 // Makes an offset durable on another thread while the upload receives more content.
 //
-// Invariant: only one sync runs at a time for an upload, and nothing else writes its record until it ends.
+// Invariant: only one sync runs at a time for an upload, and nothing else writes the upload's record until the sync
+// ends.
 
 package import SpoolgatePosix
 
@@ -10,14 +11,14 @@ final class OffsetSync: Sendable {
         case durable
         /// The content may not be on the disk.
         case contentFailed(SystemError)
-        /// The record was not written, or only partially.
+        /// The record was written only partially or not at all.
         case writeFailed(SystemError)
         /// The record may not be on the disk.
         case recordFailed(SystemError)
     }
 
     private enum Progress {
-        /// No thread has started; the open files keep the upload locked.
+        /// No thread has started the sync. The open files keep the upload locked.
         case waiting(content: OpenFile, record: OpenFile)
         case running
         case over(Outcome)
@@ -41,14 +42,14 @@ final class OffsetSync: Sendable {
         progress = Monitor(.waiting(content: content, record: record))
     }
 
-    /// Makes the calls on the disk unless another thread has started to make them.
+    /// Runs the sync unless another thread has started it.
     func run() {
         // The files are closed before the result is available.
         guard let outcome = outcome() else { return }
         progress.update { $0 = .over(outcome) }
     }
 
-    /// Returns nil if another thread has started to make the calls.
+    /// Returns nil if another thread has started the sync.
     @inline(never)
     private func outcome() -> Outcome? {
         guard let (content, record) = begin() else { return nil }
@@ -70,7 +71,9 @@ final class OffsetSync: Sendable {
 
     var end: Outcome? { progress.updateQuietly(Self.end) }
 
-    /// Waits for the result; makes the calls if no thread has started.
+    /// Waits for the result.
+    ///
+    /// Runs the sync if no thread has started it.
     func waitForEnd() -> Outcome {
         run()
         // A call on the disk has no deadline.
@@ -88,9 +91,9 @@ extension Upload {
     /// Starts to make the offset durable on another thread, while more content is received.
     ///
     /// - Parameter alarm: rung when `takeSync()` has the result.
-    /// - Returns: false if nothing was started: the offset is already durable, or `sync()` must be called instead, for
-    ///   example because names must become durable too.
-    /// - Throws: the errors of `append(_:)`; nothing was started then.
+    /// - Returns: false if no sync was started, because the offset is already durable or `sync()` must be called
+    ///   instead (for example, to make names durable too).
+    /// - Throws: the errors of `append(_:)`; no sync was then started.
     package func beginSync(ringing alarm: Alarm) throws(SpoolError) -> Bool {
         guard isReceiving, creation.promise == .powerCut, isPromised, !isContentInDoubt,
             offsetSync == nil, record.state.verified == nil
@@ -115,7 +118,7 @@ extension Upload {
 
     /// Finishes a sync, after waiting for it if `waits` is true.
     ///
-    /// - Returns: the offset that is now durable; nil if no sync was started or it still runs.
+    /// - Returns: the offset that is now durable; nil if no sync was started or it is still running.
     /// - Throws: the errors of `sync()`. Content that the web server is writing is cut back only when its loan ends.
     package func takeSync(waits: Bool = false) throws(SpoolError) -> Int64? {
         guard let sync = offsetSync, let end = waits ? sync.waitForEnd() : sync.end else {

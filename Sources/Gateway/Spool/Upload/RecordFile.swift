@@ -1,7 +1,7 @@
 // The record of one upload: its file, its states, and its name in `queue`.
 //
 // All records are written here, in the order that spoolgate-spool(5) describes. Invariant: a name in the queue is
-// created before the state that needs it, and removed after the state that does not.
+// created before the state that needs it, and removed after the state that no longer needs it.
 
 import HTTPTypes
 import SpoolgatePosix
@@ -14,11 +14,11 @@ final class RecordFile {
     let id: UploadID
     /// Whether there is a record file; without one, nothing is written.
     let isThere: Bool
-    /// The current state; that of a new upload until `believe(_:_:)` adopts one.
+    /// The current state, which is that of a new upload until `believe(_:_:)` adopts another.
     private(set) var state: RecordState
     private var creationEnd: Int64
     var lastActivity: WallTime
-    /// Whether a part of the record may not be durable.
+    /// Whether a part of the record might not be durable yet.
     private(set) var isDirty = true
 
     private let spool: Spool
@@ -27,17 +27,15 @@ final class RecordFile {
     private var file: OpenFile?
     /// Whether the newest state is in a slot for uploads with a durable offset.
     private var usesPromisedSlots = false
-    /// Whether the newest state may not be durable.
+    /// Whether the newest state might not be durable yet.
     private var isStateDirty = true
     /// Whether the first write to both promised slots failed halfway.
     private var areSlotsTorn = false
-    /// The ranges written since the last sync; nil if unknown.
+    /// The byte ranges written since the last sync; nil if unknown.
     private var unsynced: [Range<Int64>]?
     private var disk: Disk { spool.disk }
 
-    /// Takes ownership of a locked file; nil for an upload without a record.
-    ///
-    /// `state` and `creationEnd` describe a file that was just created.
+    /// Takes ownership of `file`, which must be locked, or nil for an upload without a record.
     init(
         of id: UploadID,
         _ name: FileName,
@@ -72,11 +70,11 @@ final class RecordFile {
 
     /// Reads the record; `believe(_:_:)` then adopts it.
     ///
-    /// - Parameter status: the file's status, read after it was locked.
-    /// - Returns: the record, or why it is unreadable.
+    /// - Parameter status: the file's status, which must be read after the file was locked.
+    /// - Returns: the record, or the reason why it is unreadable.
     /// - Throws: `.disk`.
     func read(_ status: FileStatus) throws(SpoolError) -> Result<LoadedRecord, UnreadableRecord> {
-        // A file system in user space may not report another host's writes: data cached before the lock may be old.
+        // A file system in user space may not report another host's writes, so data cached before the lock may be old.
         if spool.isShared { try? open().descriptor.forgetCached() }
         return try spool.onDisk { () throws(SystemError) in
             try LoadedRecord.read(
@@ -116,16 +114,20 @@ final class RecordFile {
         return true
     }
 
-    /// Adopts a state only to show it, so that the files need no repair.
+    /// Adopts a state that is only shown, so that the files need no repair.
     func look(at state: RecordState) { self.state = state }
 
-    /// Reads the stored fields of the completing request; nil if missing or damaged.
+    /// Reads the stored fields of the completing request.
+    ///
+    /// Returns nil if they are missing or damaged.
     func completion() throws(SpoolError) -> HTTPFields? {
         guard let extent = state.completion, let bytes = try bytes(of: extent) else { return nil }
         return HTTPFields(completionText: bytes, of: id)
     }
 
-    /// Reads a range of the record file; nil if the file ends earlier.
+    /// Reads a range of the record file.
+    ///
+    /// Returns nil if the file ends earlier.
     func bytes(of extent: Range<Int64>) throws(SpoolError) -> [UInt8]? {
         try spool.onDisk { () throws(SystemError) in
             let record = try open()
@@ -159,8 +161,8 @@ final class RecordFile {
             try put(&next)
             if durably { try sync() }
         } catch {
-            // The next lock must not read half a slot, nor a state that should be durable and is not. If this fails
-            // too, the upload is unusable.
+            // The next holder of the lock must not read half a slot, nor a state that should be durable and is not. If
+            // this fails too, the upload is unusable.
             var again = before
             try? put(&again)
             throw error
@@ -169,7 +171,7 @@ final class RecordFile {
         if !isKept, let time = before.queueTime { try? removeName(time) }
     }
 
-    /// Writes a state into its slot; the first state with a durable offset into both promised slots.
+    /// Writes a state into its slot, or into both promised slots if it is the first state with a durable offset.
     ///
     /// A power failure may destroy every block written since the last sync. A state that is not durable is therefore
     /// overwritten, and the newest durable state is kept until another one is durable.
@@ -233,7 +235,7 @@ final class RecordFile {
     /// Writes a response or the completing request's fields to unused space of the file, for a state to refer to.
     ///
     /// Once the upload has a durable offset, the bytes start in a new block, because a power failure can destroy all of
-    /// a block that is being written. `other` is a range that is still needed; a replacement is written before it if
+    /// a block that is being written. The range `other` is still needed. A replacement is written before that range if
     /// there is enough space.
     func writePart(
         _ bytes: [UInt8],
@@ -294,13 +296,13 @@ final class RecordFile {
     /// later state can survive without the creation; such a record is moved to `corrupt`.
     private func writeAgain(_ record: OpenFile) {
         for part in unsynced ?? ofNewestState { try? disk.writeAgain(part, of: record) }
-        // Data of another process may be durable already, and is at risk while it is rewritten: sync at once.
+        // Sync at once, because data of another process may already be durable and is at risk while it is rewritten.
         if unsynced == nil { try? disk.sync(record) }
     }
 
     /// The newest state and the bytes to which it refers.
     ///
-    /// Nothing else that another process wrote can be missing on the disk, and rewriting a block puts it at risk.
+    /// Other data of another process cannot be missing on the disk, and rewriting a block would put that data at risk.
     private var ofNewestState: [Range<Int64>] {
         let start = state.position(isPromised: usesPromisedSlots)
         let slot = start..<start + Int64(RecordSlots.size)
@@ -321,9 +323,11 @@ final class RecordFile {
         }
     }
 
-    /// Prepares a state for another thread; nothing else may be written until `finish(_:)` or `takeBack`.
+    /// Prepares a state for another thread to write.
     ///
-    /// - Returns: nil if another slot or a name in `queue` must change too, as for the first durable offset.
+    /// Nothing else may be written until `finish(_:)` or `takeBack`.
+    ///
+    /// - Returns: the write; nil if another slot or a name in `queue` must change too, as for the first durable offset.
     func prepare(_ change: (inout RecordState) -> Void) -> StateWrite? {
         guard usesPromisedSlots, !areSlotsTorn, unsynced != nil else { return nil }
         var next = state

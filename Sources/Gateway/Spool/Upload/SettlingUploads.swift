@@ -1,23 +1,25 @@
-// The uploads of a shared spool with a file that is too short, and the time in which the file may still grow.
+// The time in which a short file of a shared spool may still grow.
 //
-// If a host crashes, CephFS releases its locks before it knows the sizes of its files: a file that the host had synced
-// is too short for a moment. Invariant: no upload is removed or moved to `corrupt` because of a size before its time
-// has passed.
+// If a host crashes, CephFS releases its locks before it knows the sizes of the host's files, so a file that the host
+// had synced is too short for a moment. Invariant: no upload is removed or moved to `corrupt` because of a file's size
+// before the upload's time has passed.
 
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
-/// The uploads with a file that is too short.
+/// The uploads of a shared spool with a file that is too short.
 ///
 /// Thread-safe.
 final class SettlingUploads: Sendable {
     private let time: Duration
     private let ends = Monitor([UploadID: Deadline]())
 
-    /// Files can grow for `time`.
+    /// `time` is how long a file may still grow.
     init(for time: Duration) { self.time = time }
 
-    /// Returns the end of the time in which the upload's files may grow; it starts at the first call.
+    /// Returns the end of the time in which the upload's files may grow.
+    ///
+    /// The time starts at the first call.
     func end(for id: UploadID) -> Deadline {
         ends.update { ends in
             let end = ends[id] ?? .after(time)

@@ -1,4 +1,4 @@
-// Uploads without a record: no other request can find them, and nothing is ever durable.
+// Uploads without a record: no other request can find them, and their content is never durable.
 //
 // Invariant: all content is removed when the upload is unlocked or the process ends.
 
@@ -13,12 +13,10 @@ extension Upload {
 }
 
 extension Spool {
-    /// Creates an upload without a record, which exists only during its request.
+    /// Creates an empty upload without a record, which exists only during its request.
     ///
-    /// - Parameters:
-    ///   - creation: the properties of the upload.
-    ///   - expected: the number of bytes of content that are expected, as far as known.
-    /// - Returns: the upload, empty.
+    /// `expected` is the expected number of bytes of content; 0 if unknown.
+    ///
     /// - Throws: `.full`, `.fewFiles` or `.overQuota` if the content needs a file and there is no room for it.
     package func createUnrecorded(
         _ creation: consuming UploadCreation,

@@ -11,11 +11,11 @@ extension Upload {
     /// Marks the upload complete and moves it from `incoming` or `deferred` to `active`, for an attempt.
     ///
     /// From now on, newer requests wait for the final response instead of requesting the release of the upload. If the
-    /// process ends before that, the upload is put on `hold`, unless `isRepeatable` and its creation allow a retry.
-    /// Without a retry, the start is durable on return if the upload has ever had a durable offset, so that a power
-    /// failure cannot cause a second delivery.
+    /// process ends before that response, the upload is put on `hold`, unless `isRepeatable` and its creation allow a
+    /// retry. If no retry is allowed and the upload has ever had a durable offset, the start is durable on return, so
+    /// that a power failure cannot cause a second delivery.
     ///
-    /// - Throws: `.disk`; nothing may be sent to the upstream then.
+    /// - Throws: `.disk`; nothing may then be sent to the upstream.
     package func beginAttempt(isRepeatable: Bool = true) throws(SpoolError) {
         try require(queue == .incoming || queue == .deferred)
         let then: RecordState.Fallback = creation.isRepeatable && isRepeatable ? .deferred : .hold
@@ -38,11 +38,8 @@ extension Upload {
         try record.write(durably: isDurable) { $0.attempts += 1 }
     }
 
-    /// Reads content to be sent to the upstream.
+    /// Reads content from `position` into `buffer`, for the upstream.
     ///
-    /// - Parameters:
-    ///   - buffer: receives the bytes, starting at its beginning.
-    ///   - position: the offset in the content to read from.
     /// - Returns: the number of bytes read, which is less than the size of `buffer` only at the end of the content.
     /// - Throws: `.disk` if the content cannot be read.
     package func read(
@@ -70,9 +67,9 @@ extension Upload {
 
     /// Stores the final response, removes the content and moves the upload to `delivered`.
     ///
-    /// The upload is in `active`, or in `incoming` or `deferred` if the gateway refuses it permanently. If the disk
-    /// does not accept the response, only its status and fields are stored, or only its status. On return, the change
-    /// survives a crash, and a power failure if the upload has ever had a durable offset.
+    /// The upload must be in `active`, or in `incoming` or `deferred` if the gateway refuses it permanently. If the
+    /// disk does not accept the response, only its status and fields are stored, or only its status. On return, the
+    /// change survives a crash, and a power failure if the upload has ever had a durable offset.
     package func finish(with response: StoredResponse) throws(SpoolError) {
         try require([.incoming, .active, .deferred].contains(queue))
         let size = content.size
@@ -87,10 +84,10 @@ extension Upload {
 
     /// Reads the stored final response of a delivered or held upload.
     ///
-    /// - Returns: the response, without content if that was not stored; nil if there is none, or that of a held upload
-    ///   cannot be read.
+    /// - Returns: the response, without content if only the head was stored; nil if the upload has no response, or if
+    ///   the response of a held upload cannot be read.
     /// - Throws: `.corrupt` after a delivered upload was moved to `corrupt` because its response cannot be read;
-    ///   `.newer` if a newer program wrote it.
+    ///   `.newer` if a newer program wrote the response.
     package func response() throws(SpoolError) -> StoredResponse? {
         let isStored = record.state.response != nil || record.state.status != nil
         let isHeld = queue == .hold && isStored
@@ -111,11 +108,12 @@ extension Upload {
 
     // MARK: Steps
 
-    /// Writes a state with complete content, and with the consequence set by `change`.
+    /// Writes a state that marks the content complete and has the changes made by `change`.
     ///
-    /// Both are durable on return if `durably` is true and the upload has ever had a durable offset.
+    /// The content and the state are durable on return if `durably` is true and the upload has ever had a durable
+    /// offset.
     ///
-    /// - Throws: `.disk`, also if content was cut back, see `sync()`.
+    /// - Throws: `.disk`, also if content was cut back (see `sync()`).
     func setWhole(
         durably: Bool,
         _ change: (inout RecordState) -> Void
@@ -149,7 +147,7 @@ extension Upload {
     ///
     /// Both are durable on return if the upload has ever had a durable offset.
     ///
-    /// - Returns: the response as stored, see `finish(with:)`.
+    /// - Returns: the response as stored (see `finish(with:)`).
     /// - Throws: `.disk` if not even the status could be written.
     func store(
         _ response: StoredResponse,

@@ -19,9 +19,9 @@ struct UploadFiles {
     private var id: UploadID { record.id }
     private var state: RecordState { record.state }
 
-    /// Takes ownership of a locked record; nil for an upload without a record.
+    /// Takes ownership of `record`, which must be locked, or nil for an upload without a record.
     ///
-    /// `state` and `creationEnd` describe a record that was just created.
+    /// Pass `state` and `creationEnd` only for a record that was just created.
     init(
         of id: UploadID,
         _ name: FileName,
@@ -48,9 +48,10 @@ struct UploadFiles {
         record.close()
     }
 
-    /// Reads the record and opens the data file; the caller read `status` after it locked the record.
+    /// Reads the record and opens the data file.
     ///
-    /// If `waits` is true, waits for a file that another host may have left too short.
+    /// The caller must have read `status` after locking the record. If `waits` is true, waits for a file that another
+    /// host may have left too short.
     ///
     /// - Throws: `.busy` if the web server may still write content, or a file may still grow and `waits` is false.
     func read(
@@ -138,15 +139,15 @@ struct UploadFiles {
             isSlotDamaged: loaded.isSlotDamaged,
             isConcatenation: loaded.creation.kind.isFinal
         )
-        // A file system may keep the state but lose the name created before it (btrfs). The name is restored first:
-        // after a new state is written, nothing shows that it may be missing.
+        // A file system may keep the state but lose the name created before it (btrfs). The name is restored first,
+        // because after a new state is written, nothing shows that the name may be missing.
         if isForeign, repair.keepsUpload { try record.restoreName() }
         try apply(repair, loaded.creation)
         // The process that checked the content is the writer from now on.
         if isForeign, state.writer != spool.writer, [.incoming, .deferred].contains(state.queue),
             repair != .forget
         {
-            // In a shared spool, the last writer may still run, and must not trust later content as its own.
+            // In a shared spool, the last writer may still be running, and must not trust later content as its own.
             try record.write(durably: spool.isShared) { _ in }
         }
         return repair
@@ -154,7 +155,7 @@ struct UploadFiles {
 
     /// Adopts the previous state if a power failure has destroyed bytes to which the newest state refers.
     ///
-    /// - Returns: why needed bytes cannot be read; nil if they can.
+    /// - Returns: the reason why needed bytes cannot be read; nil if they can.
     private func believeOlderState() throws(SpoolError) -> UnreadableRecord? {
         guard let fault = try partFault() else { return nil }
         guard try record.believeOlder() else { return fault }
@@ -195,7 +196,7 @@ struct UploadFiles {
                 state.cause = .indeterminate
             }
         case .removeContent:
-            // The writer of the state may have crashed before it was durable.
+            // The writer of the state may have crashed before the state was durable.
             if state.durable != nil, record.isDirty { try record.sync() }
             _ = try spool.onDisk { () throws(SystemError) in try content.remove() }
             content.size = state.length ?? content.size
@@ -242,8 +243,8 @@ extension Spool {
     func removeContent(of removed: [UploadFiles], durably: Bool) throws(SystemError) {
         for files in removed { try files.content.remove() }
         guard durably else { return }
-        // After a power failure, a directory has its changes up to some point, in order: no record remains without its
-        // content.
+        // After a power failure, a directory has its changes up to some point, in order, so no record remains without
+        // its content.
         for number in Set(removed.map(\.name.number)).sorted() {
             try disk.syncDirectory(layout.uploads[number])
         }

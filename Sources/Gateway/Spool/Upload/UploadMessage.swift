@@ -12,7 +12,7 @@ extension Upload {
 
     /// Marks content appended from now on as unverified, until `verify()`.
     ///
-    /// A crash or `unlock()` discards it, and `sync()` does not include it in the durable offset.
+    /// A crash or `unlock()` discards unverified content, and `sync()` excludes it from the durable offset.
     package func beginUnverified() throws(SpoolError) {
         try require(queue == .incoming)
         try record.write { $0.verified = content.size }
@@ -20,16 +20,16 @@ extension Upload {
 
     /// Marks the content appended since `beginUnverified()` as verified.
     ///
-    /// On return, this survives a crash as far as the content does, see `append(_:)`.
+    /// On return, the mark survives a crash if the content does (see `append(_:)`).
     package func verify() throws(SpoolError) {
         try require(queue == .incoming)
         guard record.state.verified != nil else { return }
         try record.write { $0.verified = nil }
     }
 
-    /// Discards the content appended since `beginUnverified()`, if there is any.
+    /// Discards the content appended since `beginUnverified()`.
     ///
-    /// - Throws: `.disk` if that failed; the content is then discarded when the upload is next locked.
+    /// - Throws: `.disk` if that failed; the next lock then discards the content.
     package func discardUnverified() throws(SpoolError) {
         guard let verified = record.state.verified else { return }
         try require(queue == .incoming)
@@ -41,10 +41,10 @@ extension Upload {
 
     /// Stores fields of the completing request for later attempts.
     ///
-    /// On return, they survive a crash; they survive a power failure only after the next `sync()`, until which the
-    /// fields stored before are kept. Only the user that owns the spool can read them.
+    /// On return, the fields survive a crash. They survive a power failure only after the next `sync()`; until then,
+    /// the previously stored fields are kept. Only the user that owns the spool can read them.
     package func keepCompletion(_ fields: HTTPFields) throws(SpoolError) {
-        // Also after an attempt without a response; a stored response would be in the same place.
+        // Also allowed after an attempt without a response. A stored response would be in the same place.
         try require([.incoming, .active, .deferred].contains(queue))
         let bytes = fields.completionText(of: id)
         let before = record.state.completion
@@ -57,7 +57,7 @@ extension Upload {
 
     /// Returns the stored fields of the completing request.
     ///
-    /// They are nil if they are missing or were damaged by a crash, and after the upload was unlocked.
+    /// Returns nil if the fields are missing or damaged, or after the upload was unlocked.
     package func completion() throws(SpoolError) -> HTTPFields? {
         try isUnlocked ? nil : record.completion()
     }

@@ -7,7 +7,7 @@ package import SpoolgatePosix
 import SpoolgateUploadProtocol
 
 extension Upload {
-    /// When the next attempt is due; nil if the upload waits for its client or an operator.
+    /// When the next attempt is due; nil if the upload is waiting for its client or an operator.
     package var nextAttempt: WallTime? { record.state.next }
     /// When the upload was completed or last requeued by an operator; nil if it is incomplete.
     package var completeSince: WallTime? { record.state.whole }
@@ -15,7 +15,7 @@ extension Upload {
     package var holdCause: HoldCause? { record.state.cause }
     package var reason: String? { record.state.reason }
 
-    /// What a deferred upload waits for, and until when.
+    /// What a deferred upload is waiting for, and until when.
     package enum Waiting {
         /// The time of the next attempt.
         case queue(WallTime)
@@ -27,13 +27,11 @@ extension Upload {
 
     /// Moves the upload from `incoming` or `active` to `deferred`, or changes the time of a deferred upload.
     ///
-    /// The upload is complete and its content is kept, but no attempt could start, or the upstream did not accept it.
-    /// On return, the change survives a crash; it survives a power failure only after the next `sync()`.
+    /// For a complete upload, if no attempt could start or the upstream did not accept the upload. The content is kept.
+    /// `reason` explains to people why the upload was not delivered. On return, the change survives a crash; it
+    /// survives a power failure only after the next `sync()`.
     ///
-    /// - Parameters:
-    ///   - reason: why the upload was not delivered, for people.
-    ///   - waiting: what the upload waits for, and until when.
-    /// - Throws: `.disk`; the state is unchanged then.
+    /// - Throws: `.disk`; the state is then unchanged.
     package func postpone(reason: String?, _ waiting: Waiting) throws(SpoolError) {
         try require([.incoming, .active, .deferred].contains(queue))
         try store()
@@ -50,14 +48,13 @@ extension Upload {
 
     /// Moves the upload from `incoming`, `active` or `deferred` to `hold`, where it waits for an operator.
     ///
-    /// The change is durable on return. Content that cannot be made durable is lost then, and `state.offset` is less
-    /// than the length.
+    /// The change is durable on return. Content that cannot be made durable is lost; `state.offset` is then less than
+    /// the length.
     ///
-    /// - Parameters:
-    ///   - cause: why the upload needs an operator.
-    ///   - reason: an explanation for people.
-    ///   - response: the upstream's final response if that is the cause, otherwise nil.
-    /// - Throws: `.disk`; the change is then completed when the upload is next locked.
+    /// `reason` is an explanation for people. `response` is the upstream's final response if it is the cause, otherwise
+    /// nil.
+    ///
+    /// - Throws: `.disk`; the next lock then completes the change.
     package func hold(
         _ cause: HoldCause,
         reason: String,
@@ -76,7 +73,7 @@ extension Upload {
             isLost = true
             try content.truncate(to: 0)
         }
-        // One state has both: a response without a cause would be that of a delivery.
+        // One state has both, because a response without a cause would be that of a delivery.
         if let response {
             knownResponse = try store(response, change)
         } else {
@@ -92,9 +89,10 @@ extension Upload {
         try sync()
     }
 
-    /// Moves a held upload to `deferred`, or changes the time of a deferred upload; durable on return.
+    /// Moves a held upload to `deferred`, or changes the time of a deferred upload.
     ///
-    /// The lifetime of the upload in the queue starts over, and the daemons check the queue.
+    /// The change is durable on return. The lifetime of the upload in the queue starts over, and the daemons check the
+    /// queue.
     ///
     /// - Throws: `.disk`, also if a part of the content was lost (see `hold`).
     package func requeue(at next: WallTime) throws(SpoolError) {

@@ -1,7 +1,7 @@
 // Uploads made of other uploads (tus, "concatenation").
 //
-// Each part names the final upload before that is complete; then the parts are consumed. Invariant: content is in the
-// parts until it is in the final upload, and each part leads to it.
+// Each part names the final upload before the final upload is complete. The parts are then consumed. Invariant: content
+// is in the parts until it is in the final upload, and each part leads to it.
 
 import HTTPTypes
 package import SpoolgateUploadProtocol
@@ -21,9 +21,11 @@ extension Upload {
     /// The upload into which this one is concatenated (tus), which may no longer exist.
     package var final: UploadID? { record.state.final }
 
-    /// Records the upload into which this one is concatenated; durable on return if this upload has a durable offset.
+    /// Records the upload into which this one is concatenated.
     ///
-    /// - Throws: `.disk`; the state is unchanged then.
+    /// The change is durable on return if this upload has a durable offset.
+    ///
+    /// - Throws: `.disk`; the state is then unchanged.
     package func goInto(_ final: UploadID) throws(SpoolError) {
         try require(queue == .incoming)
         try record.write(durably: creation.promise == .powerCut && isPromised) { $0.final = final }
@@ -33,10 +35,10 @@ extension Upload {
     ///
     /// The change is durable on return if this upload has a durable offset.
     ///
-    /// - Throws: `.disk`; the concatenated upload must not be delivered then: after its removal, its parts could be
-    ///   concatenated again.
+    /// - Throws: `.disk`; the concatenated upload must then not be delivered, because its parts could be concatenated
+    ///   again after its removal.
     package func consume(for location: String) throws(SpoolError) {
-        // The process that consumed it may have crashed before that was durable.
+        // The process that consumed this upload may have crashed before the change was durable.
         guard queue == .incoming else { return try sync() }
         let head = ResponseHead(status: .noContent, fields: [.location: location])
         try finish(with: StoredResponse(head: head, content: nil))

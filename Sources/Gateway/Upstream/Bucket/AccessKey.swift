@@ -21,7 +21,6 @@ struct AccessKey: CustomStringConvertible {
     /// The session token of a temporary key.
     let token: String?
 
-    /// Contains no part of the key, because descriptions are logged.
     let description = "an access key"
 
     /// The maximum size of a key file in bytes.
@@ -68,7 +67,9 @@ struct AccessKey: CustomStringConvertible {
         }
     }
 
-    /// Reads the text of a file; an error's reason ends a sentence that begins with the file's name.
+    /// Reads the text of a key file.
+    ///
+    /// The reason of an error completes a sentence that begins with the file's name.
     init(text: String) throws(AccessKeyFault) {
         let lines = text.split { $0 == "\n" || $0 == "\r\n" }
             .map { Substring($0).withoutOuterWhitespace }
@@ -99,7 +100,7 @@ struct AccessKey: CustomStringConvertible {
         token = values.count > 2 ? String(values[2]) : nil
     }
 
-    /// The key's ID, its secret and, for a temporary key, its session token in the section `default`.
+    /// Returns the key's ID, its secret and, for a temporary key, its session token from the section `default`.
     private static func inSection(_ lines: [Substring]) throws(AccessKeyFault) -> [Substring] {
         guard let start = lines.firstIndex(of: "[default]") else {
             throw AccessKeyFault(reason: "has no section [default]")

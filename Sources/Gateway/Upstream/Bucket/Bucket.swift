@@ -1,15 +1,17 @@
 // The bucket upstream: a store that speaks S3 and receives each upload as one object.
 //
 // A large upload is sent in parts (MultipartUpload.swift). `If-None-Match: *` prevents overwriting: if an earlier
-// attempt of unknown outcome stored the object, the next one receives 412, and the gateway checks the existing object.
-// Invariant: an upload counts as stored only if the store confirmed it, or has an object with the upload's identity and
-// length under its key.
+// attempt of unknown outcome stored the object, the next attempt receives 412, and the gateway checks the existing
+// object. Invariant: an upload counts as stored only if the store confirmed it, or has an object with the upload's
+// identity and length under its key.
 
 import HTTPTypes
 import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
+/// Stores uploads in one bucket.
+///
 /// Thread-safe; keeps its connections open and reuses them.
 final class Bucket: Sendable {
     let address: BucketAddress
@@ -24,7 +26,9 @@ final class Bucket: Sendable {
         targets = HTTPTargets([location], settings) { _ in }
     }
 
-    /// The sink receives 201 after the store confirmed the upload, or 405 if the request is not an upload.
+    /// Stores an upload.
+    ///
+    /// The sink receives 201 after the store has confirmed the upload, or 405 if the request is not an upload.
     func attempt(_ request: UpstreamRequest, sink: any ResponseSink) -> AttemptOutcome {
         let purpose = request.purpose(at: "s3:\(address.endpoint)/\(address.name)")
         guard let upload = request.upload else {
@@ -114,10 +118,8 @@ extension BucketAddress {
 
     /// Sends the store a signed request to list objects, and returns the error that would prevent uploads.
     ///
-    /// The key need not permit listing: a store that denies only the listing knows the key and has verified its
-    /// signature.
+    /// The key need not permit listing, because a store that denies only the listing has verified the signature.
     ///
-    /// - Parameter settings: the settings of the upstream.
     /// - Returns: one sentence that ends with the fix; nil if no error was found.
     package func fault(_ settings: UpstreamSettings) -> String? {
         let key: AccessKey
@@ -141,7 +143,7 @@ extension BucketAddress {
     }
 }
 
-/// The requests of one attempt about one object; not thread-safe.
+/// The requests that one attempt sends for one object; not thread-safe.
 struct BucketRequests {
     let object: BucketObject
     /// The attempted action, with which every reason begins.
@@ -153,15 +155,15 @@ struct BucketRequests {
     fileprivate let via: [HTTPField]
     fileprivate let onProgress: () -> Void
 
-    /// Prevents overwriting an object (RFC 9110 §13.1.2).
+    /// The field that prevents overwriting an object (RFC 9110 §13.1.2).
     static let onlyNew: HTTPFields = [.ifNoneMatch: "*"]
 
-    /// Sends one request and receives its response, whatever the status.
+    /// Sends one request and receives its response, regardless of the status.
     ///
-    /// `query` is in canonical form, with its `?`. `fields` are signed, `unsigned` are not. `digest` is the content's
-    /// SHA-256; nil if unknown.
+    /// `query` must be in canonical form, including its `?`. `fields` are signed, but `unsigned` are not. `digest` is
+    /// the content's SHA-256; nil if unknown.
     ///
-    /// - Throws: `NotStored` if there is no complete response.
+    /// - Throws: `NotStored` if no complete response is received.
     func send(
         _ method: HTTPRequest.Method,
         query: String = "",
@@ -186,7 +188,7 @@ struct BucketRequests {
         return answer
     }
 
-    /// How the content is signed: by its SHA-256, or not at all.
+    /// Decides whether the content is signed by its SHA-256 or not at all.
     ///
     /// TLS protects the content in transit, so it is not read an extra time for a digest. Without TLS, only the digest
     /// proves to the store that the content is unchanged.
@@ -206,7 +208,7 @@ struct BucketRequests {
         }
     }
 
-    /// Calls `onProgress` every second.
+    /// Waits, and calls `onProgress` every second.
     func wait(_ pause: Duration) {
         let end = Deadline.after(pause)
         while !end.hasPassed {
@@ -229,7 +231,7 @@ struct BucketRequests {
         guard answer.isDone else { throw answer.refusal(purpose) }
     }
 
-    /// Whether the upload is already stored; false also if the access key does not permit reading it.
+    /// Whether the upload is already stored; also false if the access key does not permit reading the object.
     ///
     /// Stores show only complete objects.
     ///

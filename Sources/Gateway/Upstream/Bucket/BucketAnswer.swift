@@ -1,4 +1,4 @@
-// A store's response to one request, and the outcome if it is an error.
+// A store's response to one request, and the outcome if the response is an error.
 //
 // Invariant: no response of a store becomes a client's final response, because errors of the key, the bucket or the
 // quota concern only the operator.
@@ -24,7 +24,6 @@ final class BucketAnswer: ResponseSink {
     /// The maximum number of bytes kept of a response.
     private static let cap = 64 << 10
 
-    /// `meanwhile` is called at least once a second after the connection is open.
     init(meanwhile: @escaping () -> Void) { self.meanwhile = meanwhile }
 
     func onProgress() { meanwhile() }

@@ -11,7 +11,9 @@ import SpoolgateUploadProtocol
 struct BucketObject {
     let id: UploadID
     let name: String
-    /// The path in requests, percent-encoded; in path style, it begins with the bucket's name.
+    /// The percent-encoded path in requests.
+    ///
+    /// In path style, the path begins with the bucket's name.
     let path: String
     let length: Int64
     /// The signed fields, including the upload's identity.
@@ -26,9 +28,10 @@ struct BucketObject {
     ]
     private static let mostOfKey = 1024
 
-    /// Creates the object of an upload; `request` is the one that an upstream over HTTP would receive.
+    /// Describes the object of an upload.
     ///
-    /// If `isFormer` is true, the object has the key that an earlier build gave it.
+    /// `request` must be the one that an upstream over HTTP would receive. If `isFormer` is true, the object has the
+    /// key that an earlier build used.
     init(
         _ upload: UploadID,
         _ request: UpstreamRequest,
@@ -86,7 +89,8 @@ extension BucketSettings {
 }
 
 extension String {
-    /// The value to sign and send: visible ASCII with single spaces; nil if that is impossible.
+    /// The value to sign and send, which is visible ASCII with single spaces; nil if this value is blank or has other
+    /// characters.
     fileprivate var asSigned: String? {
         guard utf8.allSatisfy({ (0x20...0x7e).contains($0) }) else { return nil }
         let words = split(separator: " ")

@@ -4,7 +4,7 @@ import SpoolgateCrypto
 import SpoolgatePosix
 
 extension UpstreamContent {
-    /// Computes the SHA-256 of the content, 32 bytes, in constant memory; calls `onProgress` repeatedly.
+    /// Computes the SHA-256 of the content (32 bytes) in constant memory, and calls `onProgress` repeatedly.
     ///
     /// - Throws: the errors of reading the content, or `ContentLengthMismatch`.
     func digest(_ onProgress: () -> Void) throws -> [UInt8] {

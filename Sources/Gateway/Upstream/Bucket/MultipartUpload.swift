@@ -16,14 +16,16 @@ struct MultipartUpload {
     /// The maximum number of parts of an object (Amazon S3, multipart upload limits).
     private static let mostParts: Int64 = 10_000
 
-    /// `content` is a file larger than one part.
+    /// `content` must be a file larger than one part.
     init(_ requests: BucketRequests, _ content: UpstreamContent) {
         self.requests = requests
         self.content = content
         partSize = Self.partSize(of: requests.object.length, wanted: requests.partSize)
     }
 
-    /// The number of bytes in each part except the last one: `wanted`, or more if the object would have too many parts.
+    /// Returns `wanted`, or a larger size in bytes if the object would have too many parts.
+    ///
+    /// The last part may be smaller.
     static func partSize(of length: Int64, wanted: Int64) -> Int64 {
         max(wanted, (length + mostParts - 1) / mostParts)
     }
@@ -100,7 +102,9 @@ struct MultipartUpload {
         throw answer.refusal("\(requests.purpose), completing")
     }
 
-    /// Calls `send`, and again after temporary failures; the request must be safe to repeat.
+    /// Calls `send`, and calls it again after temporary failures.
+    ///
+    /// The request must be safe to repeat.
     private func repeating(
         _ send: () throws(NotStored) -> BucketAnswer
     ) throws(NotStored) -> BucketAnswer {
@@ -119,7 +123,7 @@ struct MultipartUpload {
         return try send()
     }
 
-    /// Limits the pause that a store asks for, because the client waits as well.
+    /// Limits the pause that a store asks for, because the client is waiting too.
     private static let longestPause = Duration.seconds(30)
 
     private func abort(_ upload: String) {

@@ -10,9 +10,9 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
 enum SignedContent: Equatable {
-    /// By its SHA-256, 32 bytes.
+    /// The content is signed by its SHA-256 (32 bytes).
     case digest([UInt8])
-    /// Not at all: only TLS protects the content.
+    /// The content is not signed; only TLS protects it.
     case unsigned
 
     /// The signed form of empty content.
@@ -37,9 +37,9 @@ struct RequestSignature {
 
     /// Adds the signature to the fields of a request.
     ///
-    /// Each name in `fields` occurs once, and no value contains a run of spaces. The path segments of `target` are
-    /// percent-encoded except for unreserved characters, as are the names and values of its query, which are sorted,
-    /// each with its `=`.
+    /// Each name in `fields` must occur once, and no value may contain a run of spaces. The path segments of `target`,
+    /// and the names and values of its query, must be percent-encoded except for unreserved characters. The query must
+    /// be sorted and have `=` after each name.
     func signed(
         _ fields: HTTPFields,
         _ method: HTTPRequest.Method,
@@ -71,7 +71,7 @@ struct RequestSignature {
         return fields
     }
 
-    /// The time for AWS, such as `20261121T123100Z`.
+    /// `time` in the form that AWS uses, such as `20261121T123100Z`.
     private var stamp: String { time.description.filter { $0 != "-" && $0 != ":" } }
 
     private var signingKey: [UInt8] {

@@ -96,11 +96,8 @@ extension DropFiles {
     /// Stores the content of an upload with mode 0640: as a hard link if possible, otherwise as a copy.
     ///
     /// If the file must survive a power failure, the content is durable on return, but the name only after `sync`.
+    /// Calls `onProgress` repeatedly while copying.
     ///
-    /// - Parameters:
-    ///   - content: the content.
-    ///   - name: the file's name.
-    ///   - onProgress: called repeatedly while the content is copied.
     /// - Returns: the number of bytes stored.
     /// - Throws: `DropContentError` if the content cannot be read, otherwise `SystemError`.
     package func store(

@@ -13,7 +13,8 @@ import SpoolgateUploadProtocol
 package struct ClientFileName: Sendable, Equatable {
     package static let unnamed = "upload"
 
-    /// The last part of the client's name, any text; `unnamed` if there is none.
+    /// The client's name after its last slash or backslash, which may be any text; `unnamed` if the client sent no
+    /// name.
     package let told: String
 
     /// Finds the name in the request target and fields of a creation.
@@ -47,10 +48,6 @@ package struct ClientFileName: Sendable, Equatable {
     }
 
     /// Calls `body` with the stored name, and once more with `harmless` if the file system refuses the first name.
-    ///
-    /// - Parameter body: creates the files under the name that it receives.
-    /// - Returns: the result of `body`.
-    /// - Throws: the errors of `body`.
     package func storing<R>(_ body: (String) throws -> R) throws -> R {
         let name = stored()
         do {
@@ -60,7 +57,7 @@ package struct ClientFileName: Sendable, Equatable {
         }
     }
 
-    /// A name that every file system and program accepts: as `stored`, but at most 100 bytes of `A-Za-z0-9._-`.
+    /// A name that every file system and program accepts, like `stored`, but at most 100 bytes of `A-Za-z0-9._-`.
     package var harmless: String {
         Self.fit(String(decoding: plainBytes, as: UTF8.self), to: 100)
     }

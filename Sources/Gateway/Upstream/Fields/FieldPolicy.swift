@@ -1,4 +1,4 @@
-// The operator's rules for the fields that are sent to the upstream.
+// The operator's rules for request fields.
 //
 // Invariant: no rule names a field of a connection, of message framing or of an upload protocol, so that no setting can
 // break a request.
@@ -26,11 +26,12 @@ package struct FieldPolicy: Sendable, Equatable {
         case none
     }
 
-    /// The only client fields to forward, in addition to `Host`, credentials and the description of the content; nil
-    /// for all.
+    /// The only client fields to forward, in addition to `Host`, credentials and the description of the content.
+    ///
+    /// Nil forwards all fields.
     package var forward: [HTTPField.Name]?
     package var strip: [HTTPField.Name] = []
-    /// Fields to set in every request; they replace others with the same names.
+    /// The fields to set in every request, which replace others with the same names.
     package var set: [HTTPField] = []
     /// The prefix for fields that carry the client's `Upload-Metadata`; nil if metadata is not sent.
     package var metadataPrefix: String?
@@ -45,7 +46,7 @@ package struct FieldPolicy: Sendable, Equatable {
 
     /// Reads the name of a field for a rule.
     ///
-    /// - Returns: nil if the name is invalid, or that of a connection field, message framing or an upload protocol.
+    /// - Returns: the name; nil if it is invalid or belongs to a connection, message framing or an upload protocol.
     package static func name(_ text: String) -> HTTPField.Name? {
         guard let name = HTTPField.Name(text), !UpstreamFields.isReserved(name) else { return nil }
         return name

@@ -63,14 +63,8 @@ package enum UpstreamFields {
 
     /// The credentials of a completing request that the delivery uses, and that must be stored for later attempts.
     ///
-    /// If `policy` uses the creation's credentials, they may have expired. The completing request's credentials replace
-    /// them if they have the same field names and schemes. No others are added, and those set by the authorizer stay.
-    ///
-    /// - Parameters:
-    ///   - completing: the fields of the completing request.
-    ///   - creation: the fields of the creation, as recorded.
-    ///   - policy: the operator's rules.
-    /// - Returns: the credentials; empty if none need to be stored.
+    /// The creation's credentials may have expired. If `policy` uses them, the completing request's credentials replace
+    /// them, provided that both have the same field names and schemes. The authorizer's credentials are never replaced.
     package static func keptOfCompletion(
         _ completing: HTTPFields,
         of creation: HTTPFields,
@@ -104,7 +98,7 @@ package enum UpstreamFields {
 
     /// The fields of a request that is passed through.
     ///
-    /// Left out are connection fields, and the Upload-* fields that would start the protocol at the upstream.
+    /// Connection fields are left out, as are the Upload-* fields that would start the protocol at the upstream.
     /// `policy.forward` does not apply.
     package static func passedThrough(
         _ fields: HTTPFields,
@@ -149,7 +143,8 @@ package enum UpstreamFields {
         }
     }
 
-    /// Whether a field belongs to a connection, message framing or an upload protocol, and operators must not set it.
+    /// Whether a field belongs to a connection, message framing or an upload protocol, so that operators must not set
+    /// it.
     package static func isReserved(_ name: HTTPField.Name) -> Bool {
         let text = name.canonicalName
         return leftOutOfWhole.contains(text) || isOfUploads(text)
@@ -161,14 +156,16 @@ package enum UpstreamFields {
 
     /// The response fields that the client of an upload receives.
     ///
-    /// Left out are connection fields, message framing, Upload-*, Tus-*, and `Content-Length`, which the sender sets.
+    /// Connection fields, message framing, Upload-* and Tus-* are left out, as is `Content-Length`, which the sender
+    /// sets.
     package static func relayed(_ fields: HTTPFields) -> HTTPFields {
         kept(of: fields, without: leftOutOfResponse) { !isOfUploads($0.canonicalName) }
     }
 
     /// The response fields that the client of a passed-through request receives.
     ///
-    /// Only connection fields, framing and `Content-Length` are left out: the upstream may use its own upload protocol.
+    /// Only connection fields, framing and `Content-Length` are left out, because the upstream may use its own upload
+    /// protocol.
     package static func passedBack(_ fields: HTTPFields) -> HTTPFields {
         kept(of: fields, without: leftOutOfResponse)
     }
@@ -176,7 +173,7 @@ package enum UpstreamFields {
     /// The fields that mark a request of the IETF protocol.
     private static let markerNames = FieldNameSet([
         "upload-draft-interop-version", "upload-complete", "upload-incomplete",
-        // The gateway or the web server has responded to it; the upstream connection has its own.
+        // The gateway or the web server has responded to the client's `Expect`; the upstream connection has its own.
         "expect",
         // The gateway's own field (`setNames`).
         "spoolgate-set",
@@ -220,8 +217,8 @@ package enum UpstreamFields {
         "x-scheme", "x-http-destinationurl", "front-end-https",
     ])
 
-    /// Fields forwarded even if `Connection` lists them: a client must not hide them from the upstream (RFC 9110
-    /// §7.6.1).
+    /// Fields forwarded even if `Connection` lists them, because a client must not hide them from the upstream (RFC
+    /// 9110 §7.6.1).
     private static let endToEndNames: Set<String> = [
         "host", "authorization", "cookie", "content-type", "content-encoding", "cache-control",
         "forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip",
@@ -236,7 +233,7 @@ package enum UpstreamFields {
         UploadResources.partialMediaType, Tus.mediaType,
     ]
 
-    /// Leaves out `leftOut`, the fields of one connection, and those for which `lets` returns false.
+    /// Leaves out the fields in `leftOut`, those that `Connection` lists, and those for which `lets` returns false.
     private static func kept(
         of fields: HTTPFields,
         without leftOut: FieldNameSet,
@@ -265,7 +262,7 @@ package enum UpstreamFields {
         for field in fields where field.name == .connection {
             // These two common values name no field that would pass otherwise.
             if field.value == "keep-alive" || field.value == "close" { continue }
-            // The names are split by bytes: a combining mark would hide a comma, and the Kelvin sign is not a k.
+            // Split by bytes, because a combining mark would hide a comma, and the Kelvin sign is not a k.
             for option in field.value.utf8.split(separator: UInt8(ascii: ",")) {
                 let text = String(decoding: option.withoutOuterWhitespace, as: UTF8.self)
                 if let name = HTTPField.Name(text) { options.insert(name.canonicalName) }

@@ -19,13 +19,13 @@ final class AttemptReasons {
 
     var purpose: String { request.purpose(at: location.name) }
 
-    /// A proxy did not forward the request.
+    /// The reason if a proxy did not forward the request.
     var unforwarded: String {
         "\(purpose): status 407 (Proxy Authentication Required): a proxy requires credentials, and the gateway has none "
             + "for it; check which server listens there"
     }
 
-    /// No byte of the request was sent; `text` is libcurl's error text.
+    /// The reason if no byte of the request was sent; `text` is libcurl's error text.
     func unreached(_ end: CurlEnd, _ text: String) -> String {
         switch end {
         case .untrusted:
@@ -49,7 +49,7 @@ final class AttemptReasons {
             return
                 "\(purpose): connection failed: \(text); check that a server is running and listening there"
         case .timedOut:
-            // Other texts of libcurl repeat only that the time is over.
+            // Other texts of libcurl only repeat that the time has expired.
             let phase = text.contains("SSL") ? ": \(text)" : ""
             return
                 "\(purpose): no connection within \(timeout(settings.connectTimeout, "connect"))\(phase); check the "
@@ -63,7 +63,7 @@ final class AttemptReasons {
         }
     }
 
-    /// Bytes of the request were sent, but no complete response arrived.
+    /// The reason if bytes of the request were sent, but no complete response arrived.
     func unanswered(_ text: String) -> String {
         // With TLS 1.3, the server checks a client certificate after the client has begun its request (RFC 8446
         // §4.4.2.4, figure 1).
@@ -75,7 +75,7 @@ final class AttemptReasons {
             + "server's log\(hint)"
     }
 
-    /// A timeout expired after `sent` bytes of content, or, if nil, while the response was awaited.
+    /// The reason if a timeout expired after `sent` bytes of content, or while awaiting the response if `sent` is nil.
     func silence(sent: Int64?, hasHead: Bool) -> String {
         if let sent {
             return
@@ -88,7 +88,7 @@ final class AttemptReasons {
             + "server is slow to respond"
     }
 
-    /// A timeout with the setting that it comes from: `60s (timeouts.stall)`.
+    /// The text of a timeout and its setting, such as `60s (timeouts.stall)`.
     private func timeout(_ duration: Duration, _ name: String) -> String {
         let setting = settings.hasOneTimeout ? "timeout" : "timeouts.\(name)"
         return "\(DurationText.text(duration)) (\(setting))"

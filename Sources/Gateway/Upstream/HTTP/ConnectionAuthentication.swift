@@ -1,8 +1,9 @@
 // Authentication of a connection instead of a request: NTLM, Negotiate and Kerberos.
 //
 // A server with such a scheme attributes every further request on the connection to the client that logged in (RFC 4559
-// §6, [MS-NTHT] §1.3). Many clients share the gateway's connections, so it closes one after an exchange that used or
-// offered such a scheme. A login needs several requests on one connection, and therefore never succeeds.
+// §6, [MS-NTHT] §1.3). Many clients share the gateway's connections, so the gateway closes a connection after an
+// exchange that used or offered such a scheme. A login needs several requests on one connection, and therefore never
+// succeeds.
 //
 // Invariant: a scheme is found at any position of a list and in any letter case, but not inside a quoted string.
 
@@ -29,7 +30,7 @@ extension HTTPField {
         case "authorization", "www-authenticate", "proxy-authenticate", "authentication-info",
             "proxy-authentication-info":
             Self.namesConnectionScheme(value)
-        // Microsoft's servers declare it in this field.
+        // Microsoft's servers declare such authentication in this field.
         case "persistent-auth": value.lowercased().contains("true")
         default: false
         }
@@ -37,7 +38,7 @@ extension HTTPField {
 
     private static let connectionSchemes = ["ntlm", "negotiate", "kerberos", "nego2"]
 
-    /// Whether an element of a list begins with such a scheme (RFC 9110 §11.6.1).
+    /// Whether an element of a list begins with one of `connectionSchemes` (RFC 9110 §11.6.1).
     private static func namesConnectionScheme(_ value: String) -> Bool {
         var isQuoted = false
         var isEscaped = false

@@ -86,12 +86,14 @@ final class ContentSource {
         }
     }
 
-    /// Makes the next `read` return the bytes of the last one again.
+    /// Makes the next `read` return `bytes` again.
     func putBack(_ bytes: UnsafeRawBufferPointer) {
         held = Array(bytes) + held
         position -= Int64(bytes.count)
     }
 
+    /// Starts over.
+    ///
     /// Returns false if the content cannot be read again.
     func restart() -> Bool {
         guard canRestart else { return false }
@@ -110,7 +112,9 @@ final class ContentSource {
     }
 }
 
-/// Content between other bytes: positions count from the first byte before it.
+/// Content between other bytes.
+///
+/// Positions count from the start of `before`.
 private struct Frame {
     let before: [UInt8]
     /// The size of the content in bytes.
@@ -119,7 +123,9 @@ private struct Frame {
 
     var length: Int64 { Int64(before.count) + middle + Int64(after.count) }
 
-    /// `buffer` must not extend beyond the end of the whole; returns fewer bytes if `read` does.
+    /// Fills `buffer`, which must not extend beyond the end of `after`.
+    ///
+    /// Returns fewer bytes if `read` does.
     func fill(
         _ buffer: UnsafeMutableRawBufferPointer,
         from position: Int64,

@@ -1,6 +1,6 @@
 // One request over HTTP/1.1, from the connection to the final response.
 //
-// libcurl drives the exchange; this type checks the timeouts, and decides about repetitions and the outcome. Not
+// libcurl drives the exchange; this type checks the timeouts, and decides on repetitions and the outcome. Not
 // thread-safe.
 //
 // libcurl 7.88 repeats a request of any method on its own if a *kept* connection ends before the first byte of a
@@ -26,7 +26,7 @@ final class HTTPAttempt: CurlTransfer {
 
     private var starts = 0
     private var mayStartAgain = false
-    /// Whether an earlier connection had taken any byte of the request.
+    /// Whether an earlier connection has taken any byte of the request.
     private var wasTakenBefore = false
     private var isPerforming = false
     private var isPaused = false
@@ -34,7 +34,8 @@ final class HTTPAttempt: CurlTransfer {
     private var pausedAt: Int64?
     /// The number of content bytes given to libcurl at once; nil if it requests pieces, or there is no content.
     private var wholeLength: Int64?
-    /// True after a complete exchange that did not authenticate a client for the whole connection.
+    /// Whether the connection may be kept: after a complete exchange that did not authenticate a client for the whole
+    /// connection.
     private(set) var mayKeepConnection = false
     private var authenticatesConnection = false
     /// Whether libcurl was called; false if the request could not be prepared.
@@ -43,12 +44,12 @@ final class HTTPAttempt: CurlTransfer {
 
     private var deadline = Deadline.after(.zero)
     private var lastSeen: (uploaded: Int64, unsent: Int32, isSending: Bool) = (0, 0, true)
-    /// When to call the sink next, and to ask how many bytes the socket has not sent.
+    /// When to call the sink next and check how many bytes the socket has not sent.
     private var nextLook = Deadline.after(.zero)
     /// The minimum interval between these calls, because libcurl reports more often.
     private static let lookInterval = Duration.milliseconds(100)
 
-    /// No other attempt may use `connection`.
+    /// No other attempt may use `connection` at the same time.
     init(
         _ request: UpstreamRequest,
         to location: UpstreamLocation,
@@ -75,7 +76,7 @@ final class HTTPAttempt: CurlTransfer {
             return send(.pieces(length: source.length))
         }
         do {
-            // libcurl sends content this small together with the head if it is read now.
+            // libcurl sends content this small together with the head if the content is read now.
             return try source.all(length).withUnsafeBytes { sendWhole($0) }
         } catch {
             return .abandoned(reason: "\(purpose): cannot read the content: \(error)")
@@ -159,7 +160,7 @@ final class HTTPAttempt: CurlTransfer {
 
     private func mayRepeat() -> Bool {
         if mayStartAgain { return true }
-        // Bytes that this connection took must count after the next one begins, because libcurl then counts from
+        // Bytes that this connection took must still count after the next one begins, because libcurl then counts from
         // zero.
         wasTakenBefore = wasTaken
         let canReadAgain = wholeLength != nil || source?.canRestart ?? true
@@ -206,9 +207,7 @@ final class HTTPAttempt: CurlTransfer {
 
     /// Sends a held head, calls the sink and checks the timeouts.
     ///
-    /// Called after every step of libcurl and at least once a second.
-    ///
-    /// Returns false if the attempt must end.
+    /// Called after every step of libcurl and at least once a second. Returns false if the attempt must end.
     func watchProgress(downloaded: Int64, uploaded: Int64) -> Bool {
         guard starts > 0 else { return true }
         isPerforming = true
@@ -242,9 +241,10 @@ final class HTTPAttempt: CurlTransfer {
         return false
     }
 
-    /// Calls the sink's `onProgress`; its time does not count towards the upstream's timeouts.
+    /// Calls the sink's `onProgress`.
     ///
-    /// Not called while connecting, because libcurl's connect timeout would include the sink's time.
+    /// The time of this call does not count towards the upstream's timeouts. Not called while connecting, because
+    /// libcurl's connect timeout would include the sink's time.
     private func tellSink() {
         let left = deadline.remaining
         sink.onProgress()

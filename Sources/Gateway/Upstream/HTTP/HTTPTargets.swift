@@ -1,11 +1,11 @@
-// The targets of one upstream over HTTP, and the connections to each.
+// The targets of one upstream over HTTP.
 //
 // Invariant: the next target is tried only if no byte of the request can have been sent.
 
 import SpoolgateCurl
 import SpoolgatePosix
 
-/// The targets of one upstream over HTTP, and the connections to them.
+/// The targets of one upstream over HTTP.
 ///
 /// Thread-safe. Keeps its connections open and reuses them.
 final class HTTPTargets: Sendable {
@@ -19,9 +19,9 @@ final class HTTPTargets: Sendable {
         let connections = ConnectionPool()
     }
 
-    /// Creates targets from at least one location, tried in this order.
+    /// Creates the targets at one or more locations, which are tried in this order.
     ///
-    /// `skipped` is called with the reasons, in one sentence, if an attempt reached a target only after others failed.
+    /// `skipped` is called with one sentence of reasons if an attempt reached a target only after others failed.
     init(
         _ locations: [UpstreamLocation],
         _ settings: UpstreamSettings,

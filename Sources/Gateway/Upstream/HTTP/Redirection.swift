@@ -1,7 +1,7 @@
 // Redirects of the same request to another place.
 //
-// A client that sent the content in parts has only the last one, so the gateway, which has all of it, follows redirects
-// within the upstream. Invariant: no request is sent to a host other than the upstream's.
+// A client that sent the content in parts has only the last part, so the gateway, which has all content, follows
+// redirects within the upstream. Invariant: no request is sent to a host other than the upstream's.
 
 package import HTTPTypes
 import SpoolgateTextFormats
@@ -12,11 +12,6 @@ package enum Redirection {
     ///
     /// Status 303 never does. After 301 and 302, clients change a POST to GET, so the response to a POST is the
     /// application's own (RFC 9110 §15.4.2, §15.4.3).
-    ///
-    /// - Parameters:
-    ///   - status: the status of the response.
-    ///   - method: the method of the request.
-    /// - Returns: true if the method and the content must be the same.
     package static func repeatsRequest(status: Int, method: HTTPRequest.Method) -> Bool {
         switch status {
         case 307, 308: true
@@ -25,11 +20,11 @@ package enum Redirection {
         }
     }
 
-    /// The target of a redirect within the upstream; nil if it leads outside the upstream or is not a URI.
+    /// The target of a redirect within the upstream; nil if `reference` leads outside the upstream or is not a URI.
     ///
     /// `reference` is the value of `Location` (RFC 3986 §4.1). `target` and the result are without the base path.
-    /// `host` is the `Host` that the upstream received: an application may build URLs from it, with any scheme, and
-    /// their path is the one at the web server.
+    /// `host` is the `Host` that the upstream received. An application may build URLs from it with any scheme and the
+    /// path at the web server.
     static func target(
         of reference: String,
         from target: String,
@@ -51,13 +46,13 @@ package enum Redirection {
         if rest.isEmpty { return target }
         if rest.hasPrefix("?") { return relative(base + rest, to: location.basePath) }
         if rest.hasPrefix("/") { return relative(String(rest), to: location.basePath) }
-        // The first segment of a relative path contains no colon (RFC 3986 §4.2), so this is another scheme.
+        // The first segment of a relative path contains no colon (RFC 3986 §4.2), so `rest` begins with another scheme.
         guard !rest.prefix(while: { $0 != "/" && $0 != "?" }).contains(":") else { return nil }
         let directory = base.lastIndex(of: "/").map { base[...$0] } ?? "/"
         return relative("\(directory)\(rest)", to: location.basePath)
     }
 
-    /// The path without `base`; nil if the path is not below it.
+    /// The path without `base`; nil if the path is not below `base`.
     private static func relative(_ path: String, to base: String) -> String? {
         let path = withoutDots(path)
         guard path.hasPrefix(base) else { return nil }

@@ -7,7 +7,8 @@ import SpoolgateCurl
 import SpoolgateUploadProtocol
 
 extension FieldLines {
-    /// Replaces all lines with those of a request, and returns whether its credentials authenticate the connection.
+    /// Replaces all lines with those of `request`, and returns whether the request's credentials authenticate the
+    /// connection.
     mutating func replace(
         by request: UpstreamRequest,
         to location: UpstreamLocation,

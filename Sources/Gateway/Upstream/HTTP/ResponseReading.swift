@@ -6,7 +6,9 @@ import HTTPTypes
 import SpoolgateCurl
 import SpoolgateUploadProtocol
 
-/// Reads one response; if a method returns an outcome, the attempt must end with it.
+/// Reads one response.
+///
+/// If a method returns an outcome, the attempt must end with that outcome.
 struct ResponseReading {
     private let method: HTTPRequest.Method
     private let reasons: AttemptReasons
@@ -17,9 +19,9 @@ struct ResponseReading {
     private(set) var hasFinalHead = false
     /// Whether the final head offers or confirms credentials that authenticate the connection.
     private(set) var authenticatesConnection = false
-    /// The target of an intercepted redirect, whose response the sink does not receive.
+    /// The target of an intercepted redirect, which the sink does not receive; nil for other responses.
     private(set) var redirect: String?
-    /// How many more bytes of content are announced; nil if the content ends only when libcurl reports the end.
+    /// The number of content bytes still expected; nil if the content ends only when libcurl reports the end.
     private var remaining: Int64?
 
     init(_ reasons: AttemptReasons, to sink: any ResponseSink) {
@@ -30,7 +32,9 @@ struct ResponseReading {
 
     var isWhole: Bool { hasFinalHead && remaining == 0 }
 
-    /// Processes one line of a head, or of the trailer section, which is dropped.
+    /// Processes one line of a head.
+    ///
+    /// Drops lines of the trailer section.
     mutating func takeHeadLine(_ line: UnsafeRawBufferPointer) -> AttemptOutcome? {
         guard !hasFinalHead else { return nil }
         do throws(ResponseHeadReader.Malformed) {

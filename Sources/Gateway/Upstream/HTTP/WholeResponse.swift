@@ -21,7 +21,7 @@ package final class WholeResponse: ResponseSink {
         let description = "the response took too long"
     }
 
-    /// Creates a receiver of up to `cap` bytes of content, in an exchange of up to three times `timeout`.
+    /// Creates a receiver of up to `cap` bytes of content, for an exchange that may take up to three times `timeout`.
     ///
     /// `meanwhile` is called at least once a second after the connection is open.
     package init(cap: Int, timeout: Duration, meanwhile: @escaping () -> Void = {}) {
@@ -31,7 +31,7 @@ package final class WholeResponse: ResponseSink {
         deadline = .after(timeout * 3)
     }
 
-    /// The response with the fields that a client may receive; nil until its head arrives.
+    /// The response with the fields that a client may receive; nil until the head is received.
     package var response: Response? {
         guard let head else { return nil }
         var fields = UpstreamFields.relayed(head.fields)
