@@ -72,7 +72,7 @@ package struct ResponseHeadReader {
         return .head(head, contentLength: try Self.contentLength(head.fields))
     }
 
-    /// Appends a folded line to the last field, with a space instead of the fold (RFC 9112 §5.2).
+    /// Appends a continuation line to the last field's value, and replaces the fold with a space (RFC 9112 §5.2).
     private mutating func unfold(_ line: UnsafeRawBufferPointer) throws(Malformed) {
         guard let last = fields.last else {
             throw Malformed(reason: "the first field line begins with a space")

@@ -81,7 +81,7 @@ package struct Response: Sendable, Equatable {
 }
 
 extension HTTPRequest.Method {
-    /// Whether repeating the request has the same effect as sending it once (RFC 9110 §9.2.2).
+    /// Whether several identical requests with this method have the same effect as one (RFC 9110 §9.2.2).
     package var isIdempotent: Bool {
         self == .get || self == .head || self == .options || self == .trace || self == .put
             || self == .delete

@@ -80,11 +80,11 @@ final class BatchReport: Sendable {
         if form == .lines { say("\(file): \(reason)") }
     }
 
-    /// Records the result of a file.
+    /// Records the result for a file.
     ///
-    /// `status` is nil if there was no response; `code` is the exit code of a command for this file alone; `reason` is
-    /// nil if the file was accepted; `place` is the URL of a redirect; `wasTaken` is true if an earlier run uploaded
-    /// the file.
+    /// `status` is nil without a response; `code` is the exit code that the command would return for this file
+    /// alone; `reason` is nil if the file was accepted; `place` is the URL to which the response redirects; `wasTaken`
+    /// is true if an earlier run uploaded the file.
     func end(
         _ slot: Int,
         _ source: UploadSource,

@@ -12,7 +12,7 @@ import SpoolgateTextFormats
 struct DownloadJob {
     let url: String
     let target: DownloadTarget
-    /// The state of the download; nil if the target is written to directly.
+    /// The file with the download's state; nil if the content is written directly to the target.
     let file: StateFile?
     let options: Download.Options
     let report: ProgressReport

@@ -91,7 +91,9 @@ struct TransferLine {
         return "".cut(toColumns: room)
     }
 
-    /// Shortens a long reason to `columns`: drops its URLs, then its beginning, because the cause is at its end.
+    /// Shortens a reason longer than `columns`: drops URLs and, if necessary, the part before the first colon.
+    ///
+    /// The cause is at the end.
     private static func cause(_ reason: String, columns: Int) -> String {
         guard reason.terminalColumns > columns else { return reason }
         let words = reason.split(separator: " ").map { word in

@@ -4,9 +4,9 @@
 
 import SpoolgatePosix
 
-/// The maximum content of one request; may be used from any thread.
+/// The maximum size of one request's content; usable from any thread.
 final class AppendLimit: Sendable {
-    /// The lowest possible limit in bytes; a proxy with a lower one is not supported.
+    /// The lowest possible limit in bytes; a proxy with a lower limit is not supported.
     static let least: Int64 = 64 << 10
 
     private let known = Monitor<Int64?>(nil)

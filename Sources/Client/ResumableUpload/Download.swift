@@ -127,10 +127,10 @@ public final class Download: Sendable {
         try perform(unless: { false })
     }
 
-    /// Downloads like `perform`, but also ends the run if a request to stop arrived before it began.
+    /// Downloads like `perform`, but also honours a request to stop that arrived before the run began.
     ///
-    /// `isStopped` is called once after the run has begun, and returns true to pause the run. From then on,
-    /// `requestPause` on another thread takes effect.
+    /// `isStopped` is called once, just after the run begins, and returns true to pause it. From then on, another
+    /// thread can pause the run with `requestPause`.
     package func perform(unless isStopped: () -> Bool) throws(TransferError) -> Transfer.Answer {
         if isBody { throw noRun }
         return try transfer.perform(unless: isStopped)

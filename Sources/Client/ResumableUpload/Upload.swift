@@ -84,10 +84,10 @@ public final class Upload: Sendable {
     /// - Throws: the reason if the upload was not accepted, with the token.
     public func perform() throws(TransferError) -> Transfer.Answer { try transfer.perform() }
 
-    /// Uploads like `perform`, but also ends the run if a request to stop arrived before it began.
+    /// Uploads like `perform`, but also honours a request to stop that arrived before the run began.
     ///
-    /// `isStopped` is called once after the run has begun, and returns true to pause the run. From then on,
-    /// `requestPause` takes effect.
+    /// `isStopped` is called once, just after the run begins, and returns true to pause it. From then on, another
+    /// thread can pause the run with `requestPause`.
     package func perform(unless isStopped: () -> Bool) throws(TransferError) -> Transfer.Answer {
         try transfer.perform(unless: isStopped)
     }

@@ -25,7 +25,7 @@ extension Upload {
         public var interopVersion: Int?
         /// Identifies a file by size, modification time and inode number; nil for any other body.
         public var fingerprint: String?
-        /// Whether the last byte may have been sent, so that the server may have accepted the upload.
+        /// Whether the last byte may have been sent, in which case the server may have accepted the upload.
         public var mayBeComplete: Bool
 
         /// Creates a token from its parts.

@@ -32,9 +32,9 @@ package final class FastCGIServer: Sendable {
         ///
         /// Each thread costs about 50 KiB, and the descriptors of its request.
         package var maximum = 2000
-        /// The maximum number of connections kept for a next request, each with a descriptor but no thread.
+        /// The maximum number of idle connections kept for further requests; each uses a descriptor but no thread.
         ///
-        /// If there are more, the web server is asked to close the oldest ones.
+        /// Above this number, the web server is asked to close the oldest ones.
         package var maximumKept = ThreadBudget.keptConnections
         /// How long a web server has to close a connection when asked to.
         package var letGoTimeout = Duration.seconds(2)

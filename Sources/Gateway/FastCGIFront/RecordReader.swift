@@ -113,7 +113,7 @@ struct RecordReader {
 // MARK: The lane
 
 extension RecordReader {
-    /// Processes a message from nginx; returns false if it is invalid or not allowed here.
+    /// Processes a message from nginx; returns false if it is invalid or not allowed in the lane's current state.
     private mutating func takeMessage() -> Bool {
         switch (LaneMessage(collected), lane) {
         case (.offer, .none): lane = .offered

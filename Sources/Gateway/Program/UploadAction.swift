@@ -29,7 +29,7 @@ enum ActionOutcome {
     case refused(String)
 }
 
-/// Changes uploads one by one, and prints a line for each.
+/// Applies `hold`, `release` or `requeue` to uploads one at a time, and prints one line for each.
 struct UploadAction {
     let spool: Spool
     /// The word printed for a changed upload, such as `held`.

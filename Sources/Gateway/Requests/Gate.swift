@@ -61,7 +61,8 @@ extension Request {
         return true
     }
 
-    /// Refuses the upload if the route replies `accepted` and `hold` has no space for an upload that fails later.
+    /// Refuses the upload if the route replies `accepted` and `hold` has no space to keep it if its delivery fails;
+    /// returns true if it was refused.
     private func refusesForHold() -> Bool {
         guard route.settings.reply == .accepted,
             gateway.deliveries.isHoldFull(route)

@@ -4,7 +4,7 @@
 
 package import SpoolgateUpstream
 
-/// The URL of one resource of an HTTP service, such as an authorizer.
+/// The URL of a single resource of an HTTP service, such as an authorizer.
 package struct ServiceURL: Sendable, Equatable {
     package let target: UpstreamTarget
     /// The request target: the path and query of the resource.

@@ -239,7 +239,7 @@ struct UpstreamLocation {
             ? authority.prefix { $0 != "]" }.dropFirst() : authority.prefix { $0 != ":" }
     }
 
-    /// The request target to send for the client's `target`; nil if `target` is invalid.
+    /// Returns the request target to send upstream for the client's `target`; nil if `target` is invalid.
     func requestTarget(_ target: String) -> String? {
         guard !target.isEmpty, target.utf8.allSatisfy({ $0 > 0x20 && $0 != 0x7f }) else {
             return nil

@@ -280,7 +280,7 @@ package struct UploadState: Sendable, Equatable {
         case postponed
         /// The upstream did not respond, and a retry is not safe.
         case silence = "no response"
-        /// The upstream refused the upload after a 202, or its lifetime in the queue expired.
+        /// The upstream refused the upload after a 202, or the upload expired in the queue.
         case failure
         case hold
         case requeue

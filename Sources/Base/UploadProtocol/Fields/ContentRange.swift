@@ -35,7 +35,7 @@ package struct ContentRange: Sendable, Equatable {
 }
 
 extension HTTPFields {
-    /// The request's `Content-Range`; nil if the field is missing, which means that the content is not a part.
+    /// The request's `Content-Range`; nil if the field is missing, which means that the content is not partial.
     package var contentRange: ContentRange? {
         // The values of several lines are joined into one list.
         contains(.contentRange) ? self[.contentRange].map { ContentRange($0) } : nil

@@ -8,7 +8,7 @@ import HTTPTypes
 package enum MediaType {
     package static let any = "application/octet-stream"
 
-    /// Returns the text if it is a media type, with or without parameters; otherwise nil.
+    /// Returns the text if it is a well-formed media type, with or without parameters; otherwise nil.
     package static func wellFormed(_ text: String) -> String? {
         let essence = text.utf8.prefix { $0 != UInt8(ascii: ";") }.split(
             separator: UInt8(ascii: "/"),

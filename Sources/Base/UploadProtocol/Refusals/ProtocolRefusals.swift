@@ -167,7 +167,7 @@ extension Refusal {
 // MARK: Parts of a representation
 
 extension Refusal {
-    /// 400: the content is only a part of a representation, but all of it is required (RFC 9110 §14.5).
+    /// 400: the request has only a part of a representation, but the whole is required (RFC 9110 §14.5).
     package static let partialContent = Refusal(
         status: .badRequest,
         code: "partial-content",

@@ -70,7 +70,7 @@ struct SigningKey {
     private let bytes: [UInt8]
     private let id: String?
 
-    /// Reads at least 16 bytes from the key's file, without one final line break.
+    /// Reads the key from its file without one trailing line break; throws if the key is shorter than 16 bytes.
     ///
     /// The file is read for each delivery, so that a new key takes effect without a restart.
     init(_ settings: PathSettings) throws(FormFailure) {

@@ -27,8 +27,8 @@ struct LoopSeen {
 
     /// Returns a failure if requests to `target` return to the gateway, or nil if no loop is found.
     ///
-    /// `name` is the route, or `events` for the webhook. `service` is the path and query that an authorizer or the
-    /// webhook receives, and nil for an upstream, which receives those of the client's request.
+    /// `name` is the route's name, or `events` for the webhook. `service` is the path and query of requests to an
+    /// authorizer or the webhook; nil for an upstream, which receives those of the client's request.
     func finding(
         _ target: UpstreamTarget,
         _ kind: String,

@@ -197,7 +197,7 @@ struct LocationPattern {
         return names.map { folder + $0 }
     }
 
-    /// The words in the regular expression, both with and without its optional letters (`x?`).
+    /// The words in the regular expression, with and without its optional letters: `jpeg` and `jpg` for `jpe?g`.
     private var words: [String] {
         let without = text.replacing(/\w\?/, with: "")
         return [text.replacing("?", with: ""), without].flatMap { text in

@@ -57,7 +57,7 @@ extension Request {
         }
     }
 
-    /// Whether the client receives the location in a 104 response before its content is read.
+    /// Whether the client is sent the upload's location in a 104 response before the request's content is read.
     var isLocationTold: Bool {
         dialect.allowsInterim(toCreationOf: head.contentLength)
             && context.interimStatuses.contains(104)

@@ -35,7 +35,7 @@ final class SpoolRoom: Sendable {
     private static let lookInterval: Int64 = 64 << 20
     /// The maximum number of bytes of content in memory, for all uploads together.
     private static let memory: Int64 = 8 << 20
-    /// The number of bytes lent even if they exceed the usual share of the remaining space.
+    /// The number of bytes that may be lent even if they exceed the usual share of the remaining space.
     private static let leastLoan: Int64 = 4 << 10
 
     private struct State {
@@ -288,7 +288,7 @@ final class SpoolRoom: Sendable {
 
     /// Counts `count` more bytes of a record.
     ///
-    /// Never fails, so that a state can always be written.
+    /// Never fails, so that an upload's state can be written even if no space is left.
     func noteRecord(_ count: Int64) { state.update { $0.take { $0.records += count } } }
 
     func giveBackRecord(_ count: Int64) {

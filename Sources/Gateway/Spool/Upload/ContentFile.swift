@@ -89,7 +89,7 @@ package final class ContentFile {
         return true
     }
 
-    /// Takes over the size and time in `found`, which must be the status that `open()` returned.
+    /// Adopts the size and modification time in `found`, the opened file's status; nil if the file is missing.
     func believe(_ found: FileStatus?) {
         size = found?.size ?? record.state.sizeWithoutFile
         mayBeShared = found?.names ?? 0 > 1

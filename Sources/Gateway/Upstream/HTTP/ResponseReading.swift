@@ -19,9 +19,11 @@ struct ResponseReading {
     private(set) var hasFinalHead = false
     /// Whether the final head offers or confirms credentials that authenticate the connection.
     private(set) var authenticatesConnection = false
-    /// The target of an intercepted redirect, which the sink does not receive; nil for other responses.
+    /// The target of an intercepted redirect; nil for any other response.
+    ///
+    /// The sink does not receive the redirect.
     private(set) var redirect: String?
-    /// The number of content bytes still expected; nil if the content ends only when libcurl reports the end.
+    /// The number of content bytes still expected; nil if only libcurl can detect where the content ends.
     private var remaining: Int64?
 
     init(_ reasons: AttemptReasons, to sink: any ResponseSink) {
