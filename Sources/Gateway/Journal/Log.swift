@@ -157,6 +157,7 @@ package struct Log: Sendable {
         }
     }
 
+    /// Logs that the content of a request ended early; the bytes received so far are kept.
     package func interrupted(_ id: UploadID, offset: Int64, reason: ContentError) {
         write(.info, "upload interrupted") { ["upload": id, "offset": offset, "reason": reason] }
     }
