@@ -30,7 +30,7 @@ extension FrontTests {
                     }
                     TestServer.reply(exchange, 200, "\(reads.reduce(0, +)) \(reads.contains(0))")
                 } catch {
-                    TestServer.reply(exchange, 200, "\(reads) \(error.label)")
+                    TestServer.reply(exchange, 200, "\(reads) \(error.rawValue)")
                 }
             }
         }

@@ -66,7 +66,7 @@ extension FrontTests {
                     }
                 } catch {
                     exchange.lane?.stop()
-                    return TestServer.reply(exchange, 200, "\(told) \(error.label)")
+                    return TestServer.reply(exchange, 200, "\(told) \(error.rawValue)")
                 }
                 TestServer.reply(exchange, 200, "\(told) \(rest(exchange))")
             }

@@ -105,7 +105,7 @@ struct Received {
                 buffer.removeAll()
             }
         } catch {
-            end = error.label
+            end = error.rawValue
         }
     }
 

@@ -5,12 +5,12 @@ package import SpoolgateUploadProtocol
 
 /// The reason why content did not end properly.
 ///
-/// The bytes received before the error are valid.
-package enum ContentError: Error, Sendable, Equatable, CustomStringConvertible {
+/// The bytes received before the error are valid. The raw value is the label in metrics.
+package enum ContentError: String, Error, Sendable, CustomStringConvertible {
     /// The connection was closed early, or the message was malformed.
     case truncated
     case stalled
-    case tooSlow
+    case tooSlow = "too_slow"
     case released
 
     package var description: String {
@@ -19,16 +19,6 @@ package enum ContentError: Error, Sendable, Equatable, CustomStringConvertible {
         case .stalled: "no content arrived within timeouts.stall"
         case .tooSlow: "the content was slower than limits.min-rate for a minute"
         case .released: "a newer request, a shutdown or a lack of threads ended the request"
-        }
-    }
-
-    /// The label in metrics.
-    package var label: String {
-        switch self {
-        case .truncated: "truncated"
-        case .stalled: "stalled"
-        case .tooSlow: "too_slow"
-        case .released: "released"
         }
     }
 }

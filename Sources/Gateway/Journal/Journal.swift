@@ -68,7 +68,7 @@ package struct Journal: Sendable {
     /// Reports that the content of a request ended early; the bytes received so far are kept.
     package func interrupted(_ upload: Upload, reason: ContentError) {
         log.interrupted(upload.creation.id, offset: upload.offset, reason: reason)
-        metrics.interruptions[reason.label].add()
+        metrics.interruptions[reason.rawValue].add()
         events.note(Event(.interrupted, of: upload, reason: "\(reason)"))
     }
 
