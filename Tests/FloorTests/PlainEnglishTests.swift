@@ -40,8 +40,8 @@ struct PlainEnglishTests {
             what: 0.3,
             where: 0.1,
             whoever: 0.1,
-            ofWhich: 0.5,
-            fronted: 0.2,
+            ofWhich: 0.3,
+            fronted: 0.1,
             leastIf: 14
         ),
         Bound("messages in Sources", what: 0.7, where: 0.1, whoever: 0.1, ofWhich: 0.5, fronted: 0),
@@ -50,10 +50,10 @@ struct PlainEnglishTests {
         Bound("pages", what: 0.8, where: 0.2, whoever: 0.1, ofWhich: 0.8, fronted: 0.1, leastIf: 4),
         Bound(
             "manual pages",
-            what: 0.3,
+            what: 0.1,
             where: 0.1,
             whoever: 0.1,
-            ofWhich: 0.6,
+            ofWhich: 0.5,
             fronted: 0.1,
             leastIf: 10
         ),

@@ -49,7 +49,7 @@ package struct CurlEndpoint {
 /// The way libcurl gets a request's content.
 package enum HandedContent {
     case none
-    /// Complete content, for which libcurl calls no callbacks.
+    /// Complete content; libcurl calls no callbacks for this.
     case whole(UnsafeRawBufferPointer)
     /// Content that libcurl gets by calling `giveContent` for each piece; `length` is in bytes, or nil if unknown.
     case pieces(length: Int64?)

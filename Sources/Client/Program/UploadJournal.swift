@@ -11,7 +11,7 @@ import SpoolgateTextFormats
 final class UploadJournal: Sendable {
     private struct State {
         var content: JournalContent
-        /// The number of lines written by this process; the first `durable` of them are durable.
+        /// The number of lines written by this process; the first `durable` lines are durable.
         var written = 0
         var durable = 0
         var isSyncing = false

@@ -136,7 +136,7 @@ final class StreamWindow: Sendable {
 
     /// Copies the bytes at `offset`.
     ///
-    /// Returns false if some of them are not in the window.
+    /// Returns false if some bytes are not in the window.
     func read(into buffer: UnsafeMutableRawBufferPointer, at offset: Int64) -> Bool {
         let (start, end) = state.updateQuietly { ($0.start, $0.end) }
         guard offset >= start, offset + Int64(buffer.count) <= end else { return false }
@@ -148,7 +148,7 @@ final class StreamWindow: Sendable {
         return true
     }
 
-    /// Releases the bytes before `offset`; any of them that arrive later are dropped.
+    /// Releases the bytes before `offset`; bytes before it that arrive later are dropped.
     func release(upTo offset: Int64) {
         wake { state in
             state.wanted = max(state.wanted, offset)

@@ -35,7 +35,7 @@ package struct ThreadBudget: Sendable, Equatable {
 
     /// Returns this budget, reduced if the process may not open enough file descriptors for it.
     ///
-    /// The process may open `descriptors` file descriptors, of which `open` are open before the first request.
+    /// The process may open `descriptors` file descriptors; `open` are open before the first request.
     /// `deliveries` is the maximum number of concurrent deliveries of the queue.
     ///
     /// - Returns: a budget with at least one thread of each kind.

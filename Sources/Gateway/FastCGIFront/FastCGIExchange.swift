@@ -243,7 +243,7 @@ extension FastCGIExchange {
             let allowed = content.extracting(first: count ?? content.byteCount)
             outgoing = .content(remaining: remaining.map { $0 - Int64(allowed.byteCount) })
             try sent(allowed.withUnsafeBytes { writer.write($0) })
-            // Content of unknown length may be a stream of events, each of which must be sent at once.
+            // Content of unknown length may be a stream of events, and each event must be sent at once.
             if remaining == nil { try sent(writer.flush()) }
         }
     }

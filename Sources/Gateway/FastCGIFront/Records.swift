@@ -66,7 +66,7 @@ extension RecordHeader {
 struct RecordParser {
     enum Piece {
         case header(RecordHeader)
-        /// Content of the current record, of which `rest` bytes are still to follow.
+        /// Content of the current record; `rest` bytes are still to follow.
         case content(UnsafeRawBufferPointer)
         /// The version is not 1; the rest cannot be parsed.
         case malformed

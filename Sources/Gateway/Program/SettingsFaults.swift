@@ -202,7 +202,7 @@ struct SettingsFaults {
 }
 
 extension Settings {
-    /// One sentence for each route for which no setting decides who may upload.
+    /// One sentence for each route whose settings do not decide who may upload.
     var openDoors: [String] {
         routes.sorted { $0.key < $1.key }
             .filter { $0.value.anonymous == nil && $0.value.authorization.url == nil }

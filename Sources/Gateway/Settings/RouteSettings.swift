@@ -48,7 +48,7 @@ package struct RouteSettings: Sendable, Equatable {
     package var queue = QueuePolicy()
     /// Whether the upstream recognizes a repeated `Idempotency-Key`, so that every delivery may be retried.
     package var honoursIdempotencyKey = false
-    /// The statuses (502 or 503) by which the upstream indicates that it processed no part of the request.
+    /// The statuses (502 or 503) that indicate that the upstream processed no part of the request.
     package var notProcessed: [Int] = []
     package var form = Form.body
     package var multipart = MultipartSettings()
@@ -69,7 +69,7 @@ package struct RouteSettings: Sendable, Equatable {
 
 /// When the client of a complete upload gets its response, and which response.
 package enum Reply: String, Sendable, CaseIterable {
-    /// The upstream's response, for which the request waits.
+    /// The request waits for the upstream's response.
     case upstream
     /// 202 (Accepted) as soon as the upload is durable; it is delivered later.
     case accepted

@@ -311,7 +311,7 @@ extension SettingsKind {
         Self(expected, refusal: refusal, text: \.rawName) { FieldPolicy.name($0) }
     }
 
-    /// A field by which the gateway may send data to the upstream.
+    /// A field that the gateway may use to send data to the upstream.
     static func passingName() -> Self where Value == HTTPField.Name {
         name("the name of a field that is forwarded to the upstream, such as X-Request-Id")
     }

@@ -321,7 +321,7 @@ package final class Spool: Sendable {
         return UploadFiles(of: id, name, in: self, record: record)
     }
 
-    /// Opens files of an upload; if one of them is not a regular file, moves the record to `corrupt` and throws
+    /// Opens files of an upload; if one is not a regular file, moves the record to `corrupt` and throws
     /// `.corrupt`.
     private func openSound<R, E: Error>(
         _ name: FileName,

@@ -13,7 +13,7 @@ package struct CrossOrigin: Sendable, Equatable {
     package var origins: [String] = []
     /// Whether browsers may send credentials such as cookies; must be false if `origins` is `*`.
     package var allowsCredentials = false
-    /// The time for which a browser may cache a preflight response, in whole seconds.
+    /// How long a browser may cache a preflight response, in whole seconds.
     ///
     /// Zero forbids caching.
     package var maxAge = Duration.seconds(7_200)

@@ -112,7 +112,7 @@ extension UploadState {
         case breakOff
     }
 
-    /// Decisions on an offset retrieval; the offset must be durable before any of them is carried out.
+    /// Decisions on an offset retrieval; the offset must be durable before any decision is carried out.
     package enum RetrievalDecision: Sendable, Equatable {
         /// Report the offset and this completeness.
         case tell(Completeness)
@@ -135,7 +135,7 @@ extension UploadState {
     package enum Lifetime: Sendable, Equatable {
         /// The route's `UploadLimits.maxAge`, counted from the last activity.
         case sinceActivity
-        /// The time for which the route keeps final responses.
+        /// How long the route keeps final responses.
         case sinceResponse
         /// Requests enforce no lifetime.
         case none

@@ -51,7 +51,7 @@ package final class Authorizer: Sendable {
     private let url: ServiceURL
     private let upstream: Upstream
     private let times: Histograms<String>
-    /// The gateway's name in `Via`, by which the gateway recognizes its own request in a loop.
+    /// The gateway's name in `Via`, which identifies its own request in a loop.
     private let gateway: GatewayName
     /// The maximum content of a response for the client, in bytes.
     static let answerCap = 64 << 10

@@ -23,7 +23,7 @@ struct ReadyUploads {
 
     /// Removes and returns the first upload of the next client that may use another slot; nil if no client may.
     mutating func popFirst(fitting room: SlotShares.Room) -> (id: UploadID, client: ClientName)? {
-        // Few clients lack room because each of them must already hold at least two slots.
+        // Few clients lack room because each must already hold at least two slots.
         guard let turn = turns.firstIndex(where: { room.admits($0) }) else { return nil }
         let client = turns[turn]
         for index in (turns.startIndex..<turn).reversed() { turns[index + 1] = turns[index] }

@@ -51,7 +51,7 @@ extension Deliveries {
     private static let lookInterval = Duration.seconds(600)
     /// The interval between checks of the clock.
     private static let clockInterval = Duration.seconds(60)
-    /// The interval between searches of `incoming`, which may contain many uploads, most of them young.
+    /// The interval between searches of `incoming`, which may contain many uploads, mostly young ones.
     private static let partialInterval = Duration.seconds(3_600)
     /// The minimum interval between counts for other processes, because a command may report each changed upload.
     private static let countInterval = Duration.seconds(1)

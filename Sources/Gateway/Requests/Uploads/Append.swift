@@ -28,7 +28,7 @@ extension UploadOperation {
         }
     }
 
-    /// Refuses an append for which the spool has no space; an empty append needs no space.
+    /// Refuses an append if the spool has no space for the content; an empty append needs no space.
     private func checkRoom(
         for append: UploadRequest.Append,
         _ ceiling: UploadState.Ceiling

@@ -19,7 +19,7 @@ struct ClockMark: Sendable, Equatable {
 
     /// The largest accepted jump of the wall clock, in seconds; normal corrections are smaller.
     static let tolerance: Int64 = 60
-    /// The number of seconds of uptime for which the clocks must advance equally before a forward jump is trusted.
+    /// The number of seconds of uptime that the clocks must advance equally before a forward jump is trusted.
     static let patience: Int64 = 86_400
 
     /// Creates the first mark, which trusts the wall clock.
@@ -41,7 +41,7 @@ struct ClockMark: Sendable, Equatable {
     var isDoubted: Bool { lead > Self.tolerance }
 
     mutating func look(boot: String, uptime: Int64, wall: WallTime) {
-        // After a restart, the time for which the machine was off is unknown.
+        // After a restart, it is unknown how long the machine was off.
         let isSameRun = boot == self.boot && !boot.isEmpty && uptime >= self.uptime
         let passed = isSameRun ? uptime - self.uptime : 0
         let step = wall.seconds - self.wall.seconds - passed

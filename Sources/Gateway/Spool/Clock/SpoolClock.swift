@@ -33,7 +33,7 @@ package final class SpoolClock: Sendable {
     /// The wall-clock time minus the uptime, in seconds; decreases if the wall clock is set back.
     package var offset: Int64 { system.now.seconds - system.uptime }
 
-    /// The confirmed time, by which lifetimes are measured.
+    /// The confirmed time, which measures lifetimes.
     ///
     /// Confirmed time includes no forward jump made in the last day of uptime.
     package var confirmed: WallTime { look().confirmed }

@@ -211,7 +211,7 @@ struct UploadLock {
         }
     }
 
-    /// Sets the creation by which waiting requests decide whether they may use the upload.
+    /// Sets the creation, so that waiting requests can decide whether they may use the upload.
     func setCreation(_ creation: UploadCreation) {
         locks.change(id) { _ in entry.creation = creation }
     }

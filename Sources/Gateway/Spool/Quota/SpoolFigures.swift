@@ -40,7 +40,7 @@ extension Spool {
     /// count.
     package var figures: SpoolFigures { room.figures }
 
-    /// Returns the reasons for which every upload that needs a file is currently refused with 507, without access to
+    /// Returns the reasons why every upload that needs a file is currently refused with 507, without access to
     /// the disk.
     ///
     /// - Parameter space: the free space of the file system, or nil if unknown.

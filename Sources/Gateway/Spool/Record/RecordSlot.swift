@@ -1,7 +1,7 @@
 // The four slots of a record; one has the current state as a line of text; see spoolgate-spool(5), RECORDS.
 //
 // Two slots share a block with the creation and are used until an offset is durable. The other two have a block each,
-// so that a power failure destroys only one of them. Invariant: a line is used only if its checksum matches, and an
+// so that a power failure destroys only one. Invariant: a line is used only if its checksum matches, and an
 // older line never replaces one that a newer program wrote.
 
 import SpoolgateUploadProtocol

@@ -20,7 +20,7 @@ final class HTTPAttempt: CurlTransfer {
     private let sink: any ResponseSink
     private let source: ContentSource?
 
-    /// The outcome for which the gateway stopped libcurl.
+    /// The outcome, if the gateway stopped libcurl.
     private var stopReason: AttemptOutcome?
     private(set) var reading: ResponseReading
 

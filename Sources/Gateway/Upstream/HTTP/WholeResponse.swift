@@ -50,7 +50,7 @@ package final class WholeResponse: ResponseSink {
     /// Stores the final head.
     package func receive(head: ResponseHead, contentLength: Int64?) { self.head = head }
 
-    /// Stores content, or drops all of it if it exceeds the cap; throws after the deadline.
+    /// Stores content, or drops everything if it exceeds the cap; throws after the deadline.
     package func receive(content part: RawSpan) throws {
         guard !deadline.hasPassed else { throw TooSlow() }
         if content.count + part.byteCount > cap {
