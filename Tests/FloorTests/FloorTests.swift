@@ -4,14 +4,14 @@ import Foundation
 import Testing
 
 struct SourceFile: CustomTestStringConvertible {
-    /// Empty if it is in none.
+    /// Empty if the file is in no target.
     var target: String
     var path: String
     var lines: [String]
 
     var testDescription: String { path }
 
-    /// With any access level or attribute.
+    /// The imported modules, with any access level or attribute.
     var imports: [String] {
         lines.compactMap { line in
             // An import in a literal, for another language, is indented.
@@ -158,7 +158,7 @@ struct FloorTests {
         }
     }
 
-    /// Other packages may import only this.
+    /// The only target that other packages may import.
     private static let publicTarget = "ResumableUpload"
 
     @Test("nothing is public, forced or promised for later", arguments: SourceFile.sources)

@@ -82,7 +82,7 @@ struct Prose {
 }
 
 extension Prose {
-    /// Each with the sum of its files.
+    /// The kinds, each with the sum of its files.
     static let kinds: [String: Prose] = {
         var kinds: [String: Prose] = [:]
         for (top, files) in [
