@@ -280,8 +280,8 @@ import Testing
         try test.gateway.deliveries.startQueue()
         let record = test.serve(.creation(["x"]))
         #expect(record.status == 202)
-        try eventually("it is refused") { test.log.messages.contains("upload refused") }
-        try eventually("the upload has ended") { try test.summaries().first?.queue == .delivered }
+        try eventually("it is held") { try test.summaries().first?.holdCause == .failed }
+        #expect(try test.summaries().first?.reason == "refused by the inspection: no")
         #expect(try test.drops() == [])
     }
 }

@@ -30,46 +30,88 @@ struct OutcomeTests {
         #expect(text[start.upperBound..<end.lowerBound] == Self.table)
     }
 
+    /// Clients and decisions with the same outcomes share a column or a row.
     private static var table: String {
-        let columns = ClientKnowledge.allCases
-        var text = "| the attempt | repeating is |"
-        text += columns.map { " the client \($0.rawValue) |" }.joined()
-        text += "\n|---|---|\(columns.map { _ in "---|" }.joined())\n"
-        for result in AttemptResult.allCases {
-            let rows = [true, false].map { isRepeatable in
-                columns.map {
-                    AttemptFate(after: result, isRepeatable: isRepeatable, $0).rawValue
-                }
+        func fates(_ client: ClientKnowledge) -> [AttemptFate] {
+            AttemptResult.allCases.flatMap { result in
+                [true, false].map { AttemptFate(after: result, isRepeatable: $0, client) }
             }
-            let isSame = rows[0] == rows[1]
-            for (row, word) in zip(rows, isSame ? ["either"] : ["safe", "not safe"]) {
-                text += "| \(result.rawValue) | \(word) | \(row.joined(separator: " | ")) |\n"
+        }
+        let columns = grouped(ClientKnowledge.allCases, by: fates)
+        func outcomes(_ result: AttemptResult, _ isRepeatable: Bool) -> [String] {
+            columns.map {
+                AttemptFate(after: result, isRepeatable: isRepeatable, $0[0]).rawValue
+            }
+        }
+        var text = "| decision | repeating is |"
+        text += columns.map { " the client \($0.map(\.rawValue).joined(separator: "; or "))" }
+            .joined(separator: " |")
+        text += " |\n|---|---|\(columns.map { _ in "---|" }.joined())\n"
+        let rows = grouped(AttemptResult.allCases) { result in
+            [true, false].map { outcomes(result, $0) }
+        }
+        for results in rows {
+            let names = results.map { "\($0.decider): \($0.rawValue)" }.joined(separator: "; ")
+            let cells = [true, false].map { outcomes(results[0], $0) }
+            let words = cells[0] == cells[1] ? ["either"] : ["safe", "not safe"]
+            for (row, word) in zip(cells, words) {
+                text += "| \(([names, word] + row).joined(separator: " | ")) |\n"
             }
         }
         return text
     }
 
-    @Test(
-        "content that a retry could deliver is never removed, unless its client receives the response"
-    )
-    func nothingLost() {
-        for result in AttemptResult.allCases where result != .accepted && result != .refused {
-            for client in ClientKnowledge.allCases {
-                let fate = AttemptFate(after: result, isRepeatable: true, client)
-                let hears = client == .message || client == .all
-                #expect(fate != .delivered || hears, "\(result), \(client)")
-                #expect(fate != .held && fate != .heldWithResponse, "\(result), \(client)")
+    private static func grouped<Item, Key: Equatable>(
+        _ items: [Item],
+        by key: (Item) -> Key
+    ) -> [[Item]] {
+        items.reduce(into: [[Item]]()) { groups, item in
+            if let index = groups.firstIndex(where: { key($0[0]) == key(item) }) {
+                groups[index].append(item)
+            } else {
+                groups.append([item])
             }
+        }
+    }
+
+    private func cells(_ body: (AttemptResult, Bool, ClientKnowledge, AttemptFate) -> Void) {
+        for result in AttemptResult.allCases {
+            for isRepeatable in [true, false] {
+                for client in ClientKnowledge.allCases {
+                    let fate = AttemptFate(after: result, isRepeatable: isRepeatable, client)
+                    body(result, isRepeatable, client, fate)
+                }
+            }
+        }
+    }
+
+    @Test("content is removed only after success, or if a waiting client receives a final refusal")
+    func nothingLost() {
+        cells { result, isRepeatable, client, fate in
+            let name: Comment = "\(result), \(isRepeatable), \(client)"
+            #expect((fate == .delivered) == (result == .accepted), name)
+            #expect(fate != .refused || client.waits, name)
+            #expect(client != .accepted || fate != .deferredForClient, name)
+            // A store or a service that is away has decided nothing.
+            guard [.unsent, .unchecked, .notProcessed].contains(result) else { return }
+            #expect(fate == .deferred, name)
         }
     }
 
     @Test("a request that may have been accepted is repeated only if that is safe")
     func nothingTwice() {
-        for result in [AttemptResult.gatewayError, .unanswered] {
-            for client in ClientKnowledge.allCases {
-                let fate = AttemptFate(after: result, isRepeatable: false, client)
-                #expect(fate != .deferred && fate != .deferredForClient, "\(result), \(client)")
-            }
+        cells { result, isRepeatable, client, fate in
+            guard !isRepeatable, [.notNow, .unanswered, .elsewhere].contains(result) else { return }
+            let name: Comment = "\(result), \(client)"
+            #expect([.failed, .heldWithResponse, .held].contains(fate), name)
+        }
+    }
+
+    @Test("a response that is not final is neither stored nor relayed")
+    func nothingEarly() {
+        cells { result, _, _, fate in
+            let isOfAttempt = result != .unsent && result != .unanswered && result != .unchecked
+            #expect(!fate.tellsResponse || isOfAttempt, "\(result), \(fate)")
         }
     }
 

@@ -302,11 +302,12 @@ import Testing
     // MARK: Retries
 
     @Test(
-        "a temporary refusal of the upstream is retried only if that is safe",
-        arguments: [429, 502, 503, 504]
+        "a temporary refusal of the upstream is retried if that is safe, or if it processed nothing",
+        arguments: [408, 423, 425, 429, 502, 503, 504, 507, 511]
     )
     func putOff(status: Int) throws {
-        for (method, isSafe) in [(HTTPRequest.Method.put, true), (.post, false)] {
+        let isUnprocessed = status == 425 || status == 429
+        for (method, isSafe) in [(HTTPRequest.Method.put, true), (.post, isUnprocessed)] {
             let origin = try QueueScene.origin([.answers(status), .answers(status)])
             let test = try QueueScene.gateway(origin.target) { _, route in route.reply = .accepted }
             try test.gateway.deliveries.startQueue()

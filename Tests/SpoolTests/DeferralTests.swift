@@ -26,6 +26,29 @@ struct DeferralTests {
         #expect(upload.state == UploadState(offset: 7, length: 7, phase: .deferred))
     }
 
+    @Test("that the client received 202 is known after a restart, an attempt, a hold and a requeue")
+    func accepted() throws {
+        let directory = TemporarySpool()
+        var spool = try directory.open()
+        let upload = try spool.create(.sample(), requestRelease: {})
+        let id = upload.creation.id
+        try upload.append("content")
+        try upload.sync()
+        #expect(upload.accepted == nil)
+        try upload.accept(at: WallTime(seconds: 5))
+        try upload.sync()
+        try upload.beginAttempt()
+        try upload.postpone(reason: "not reached", .queue(WallTime(seconds: 6)))
+        try upload.hold(.failed, reason: "refused")
+        try upload.requeue(at: WallTime(seconds: 7))
+        try upload.accept(at: WallTime(seconds: 8))
+        upload.unlock()
+        spool = try directory.open()
+        let again = try #require(try spool.lock(id))
+        #expect(again.accepted == WallTime(seconds: 5))
+        again.unlock()
+    }
+
     @Test("a reason that is too long for a state is cut between characters, and marked")
     func longReason() throws {
         let directory = TemporarySpool()

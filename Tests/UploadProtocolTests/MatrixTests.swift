@@ -193,7 +193,8 @@ struct MatrixTests {
     func final(version: Version, location: String?) {
         var upstream = ResponseHead(status: .init(code: 418), fields: [.server: "s"])
         if let location { upstream.fields[.location] = location }
-        let head = response(version).final(upstream, offset: 9, location: "/x").head
+        let head = response(version).final(upstream, isSuccess: true, offset: 9, location: "/x")
+            .head
         #expect(head.status.code == 418)
         var wanted = expected(version, complete: true, offset: 9, "Server: s")
         if let location = location ?? (version.semantics <= 6 ? "/x" : nil) {
@@ -201,7 +202,8 @@ struct MatrixTests {
         }
         #expect(lines(head) == wanted.sorted())
         #expect(
-            response(version).final(upstream, offset: 9, location: nil).head.fields[.location]
+            response(version).final(upstream, isSuccess: true, offset: 9, location: nil).head
+                .fields[.location]
                 == location
         )
     }

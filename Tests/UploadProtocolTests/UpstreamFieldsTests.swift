@@ -50,8 +50,12 @@ import SpoolgateUploadProtocol
             }
         }
         for builder in builders {
-            let fields: HTTPFields = builder.final(upstream, offset: 5, location: location).head
-                .fields
+            let fields: HTTPFields = builder.final(
+                upstream,
+                isSuccess: true,
+                offset: 5,
+                location: location
+            ).head.fields
             let names = fields.map { $0.name.canonicalName }
             for name in Self.single {
                 #expect(names.count { $0 == name } <= 1, "\(name) of \(builder.dialect)")

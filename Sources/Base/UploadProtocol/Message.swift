@@ -81,6 +81,9 @@ package struct Response: Sendable, Equatable {
 }
 
 extension HTTPRequest.Method {
+    /// Whether the method only reads (RFC 9110 §9.2.1).
+    package var isSafe: Bool { self == .get || self == .head || self == .options || self == .trace }
+
     /// Whether several identical requests with this method have the same effect as one (RFC 9110 §9.2.2).
     package var isIdempotent: Bool {
         self == .get || self == .head || self == .options || self == .trace || self == .put

@@ -75,6 +75,7 @@ package struct Delivery {
         defer { slot.giveBack() }
         let checked = try checkDigests(
             of: upload,
+            for: listener.knowledge(isAccepted: route.hasAccepted(upload)),
             completing: listener.completing,
             told: route.toldDigests,
             listener.heartbeat
@@ -127,11 +128,11 @@ package struct Delivery {
             // The client knows that the upload has not been delivered, and may return until its time in the queue ends.
             guard isOver(upload) else { return }
             // Clients without credentials must not fill `hold`.
-            if upload.lacksCredentials {
+            if upload.lacksCredentials, !route.hasAccepted(upload) {
                 try upload.remove(durably: true)
                 return journal.expired(upload)
             }
-            return try fail(upload, reason: upload.reason ?? "the client did not retry")
+            return try failOver(upload, reason: upload.reason ?? "the client did not retry")
         }
         let responses = ResponseBuilder(dialect: .newest, limits: route.settings.limits)
         _ = try deliverWaiting(
@@ -212,7 +213,7 @@ package struct Delivery {
         )
         let next = WallTime(seconds: deliveries.clock.now.seconds + pause.components.seconds)
         if isOver(upload, in: pause) {
-            try fail(upload, reason: reason)
+            try failOver(upload, reason: reason)
             return .deliveryFailed
         }
         // If a client learns that its upload was not delivered, the queue must not deliver the upload later.
@@ -250,10 +251,14 @@ package struct Delivery {
         )
     }
 
-    private func fail(_ upload: Upload, reason: String) throws(SpoolError) {
-        let whole = "not delivered within queue.lifetime; last attempt: \(reason)"
-        try upload.hold(.failed, reason: whole)
+    private func failOver(_ upload: Upload, reason: String) throws(SpoolError) {
+        try fail(upload, reason: "not delivered within queue.lifetime; last attempt: \(reason)")
+    }
+
+    /// Moves the upload to `hold`, where it waits for an operator.
+    func fail(_ upload: Upload, reason: String) throws(SpoolError) {
+        try upload.hold(.failed, reason: reason)
         deliveries.holdSizes.add(upload)
-        journal.failed(upload, reason: whole)
+        journal.failed(upload, reason: reason)
     }
 }

@@ -22,7 +22,6 @@ final class DeliveryAttempt {
     private let listener: ResponseListener
     private let delivery: Delivery
     private let isRepeatable: Bool
-    private let isAccepted: Bool
     /// The slot, which is returned when the response head arrives; nil if the attempt needs none.
     private let slot: DeliverySlot?
     /// The head of the final response as relayed; nil until the head arrives.
@@ -34,6 +33,10 @@ final class DeliveryAttempt {
     private var fate = AttemptFate.delivered
     private var challenges: [String] = []
     private var retryAfter: Int?
+    /// The request that was last sent.
+    private var request: UpstreamRequest?
+    /// Whether the upstream responded with 421, and the request is sent again over a new connection.
+    private var isMisdirected = false
     private var isStored = false
     private var spoolError: SpoolError?
     /// Whether the head of the final response was sent to the client.
@@ -58,7 +61,6 @@ final class DeliveryAttempt {
         self.delivery = delivery
         self.slot = slot
         isRepeatable = upload.isRecorded && delivery.isRepeatable(upload)
-        isAccepted = delivery.route.hasAccepted(nextAttempt: upload.nextAttempt)
     }
 
     /// Makes the attempt.
@@ -123,7 +125,7 @@ final class DeliveryAttempt {
                 return nil
             }
             return try postpone(
-                "the upstream responded with \(status)",
+                responseReason,
                 asked: retryAfter,
                 telling: self.refusal,
                 lacksCredentials: fate == .deferredForClient
@@ -184,8 +186,7 @@ final class DeliveryAttempt {
     private func send(_ form: UploadForm) throws(SpoolError) -> AttemptOutcome {
         let watch = Stopwatch()
         let outcome =
-            upload.isRecorded
-            ? try sendRecorded(form.request) : route.upstream.attempt(form.request, sink: self)
+            upload.isRecorded ? try sendRecorded(form.request) : sendUnrecorded(form.request)
         journal.attempted(
             on: route.counts,
             outcome,
@@ -195,6 +196,14 @@ final class DeliveryAttempt {
             nanoseconds: watch.nanoseconds
         )
         return outcome
+    }
+
+    private func sendUnrecorded(_ first: UpstreamRequest) -> AttemptOutcome {
+        let outcome = attempt(first)
+        guard isMisdirected else { return outcome }
+        var request = first
+        request.needsNewConnection = true
+        return attempt(request)
     }
 
     private func sendRecorded(_ first: UpstreamRequest) throws(SpoolError) -> AttemptOutcome {
@@ -207,12 +216,23 @@ final class DeliveryAttempt {
             journal.delivering(upload)
             // A redirect beyond the limit is relayed, like a redirect to another host.
             request.interceptsRedirects = redirects < Self.mostRedirects
-            let outcome = route.upstream.attempt(request, sink: self)
-            guard case .redirected(let target) = outcome else { return outcome }
-            request.target = target
-            redirects += 1
+            let outcome = attempt(request)
+            if isMisdirected, !request.needsNewConnection {
+                request.needsNewConnection = true
+            } else if case .redirected(let target) = outcome {
+                request.target = target
+                redirects += 1
+            } else {
+                return outcome
+            }
             try upload.beginNextAttempt()
         }
+    }
+
+    private func attempt(_ request: UpstreamRequest) -> AttemptOutcome {
+        isMisdirected = false
+        self.request = request
+        return route.upstream.attempt(request, sink: self)
     }
 }
 
@@ -228,6 +248,11 @@ extension DeliveryAttempt: ResponseSink {
     func receive(interim head: ResponseHead) { listener.exchange?.send(interim: head) }
 
     func receive(head: ResponseHead, contentLength: Int64?) throws {
+        // The server did not process the request (RFC 9110 §15.5.20). Its second 421 is final.
+        if head.status.code == 421, request?.needsNewConnection == false {
+            isMisdirected = true
+            return
+        }
         slot?.giveBack()
         route.counts.noteSteering(head.fields, route: route.name, log)
         var told = ResponseHead(
@@ -242,26 +267,54 @@ extension DeliveryAttempt: ResponseSink {
             isStreaming = true
             return try begin(contentLength: contentLength)
         }
-        result = AttemptResult(
+        retryAfter = head.fields[.retryAfter].flatMap { Int($0) }.flatMap { $0 >= 0 ? $0 : nil }
+        challenges = head.fields[values: .wwwAuthenticate]
+        result = result(of: head)
+        fate = fateOfUpload
+    }
+
+    private func result(of head: ResponseHead) -> AttemptResult {
+        let redirection = request.flatMap { request in
+            Redirection(
+                head,
+                from: request.target,
+                hosts: hosts(of: request),
+                route.settings.upstream.redirects
+            )
+        }
+        let result = AttemptResult(
             head.status,
+            redirection,
             method: route.method(for: upload.creation.head),
             notProcessed: route.settings.notProcessed
         )
-        fate = fateOfUpload
-        challenges = head.fields[values: .wwwAuthenticate]
-        retryAfter = head.fields[.retryAfter].flatMap { Int($0) }.flatMap { $0 >= 0 ? $0 : nil }
+        if let redirection, !redirection.isListed, result != .redirect {
+            route.counts.noteRedirect(redirection, status: head.status.code, route: route.name, log)
+        }
+        // The upstream asks for a longer pause than any retry makes.
+        let longest = route.settings.queue.maximumBackoff.components.seconds
+        return result == .busy && Int64(retryAfter ?? 0) > longest ? .refused : result
+    }
+
+    /// The names of the application: those of the upstream, and those under which its clients reach it.
+    private func hosts(of request: UpstreamRequest) -> [String] {
+        [
+            request.fields[.host], upload.creation.head.fields[.host], listener.completing?[.host],
+        ].compactMap { $0 } + route.settings.upstream.hosts
     }
 
     private var fateOfUpload: AttemptFate {
-        let client = listener.knowledge(isAccepted: isAccepted)
+        let client = listener.knowledge(isAccepted: route.hasAccepted(upload))
         let fate = AttemptFate(after: result, isRepeatable: isRepeatable, client)
-        guard fate == .heldWithResponse, deliveries.isHoldFull(route) else { return fate }
+        guard fate == .heldWithResponse, client.waits, deliveries.isHoldFull(route) else {
+            return fate
+        }
         deliveries.noteHoldFull(route)
-        return .delivered
+        return .refused
     }
 
     func receive(content part: RawSpan) throws {
-        guard fate.tellsResponse else { return }
+        guard fate.tellsResponse, !isMisdirected else { return }
         if !isStreaming {
             if Int64(content.count + part.byteCount) <= route.settings.maxResponseSize {
                 part.withUnsafeBytes { content.append(contentsOf: $0) }
@@ -286,7 +339,7 @@ extension DeliveryAttempt: ResponseSink {
         switch fate {
         case .deferredForClient: .credentialsRefused(challenges)
         case .deferred where result == .redirect: .upstreamRedirects
-        case .delivered, .failed, .heldWithResponse, .held, .deferred:
+        case .delivered, .refused, .failed, .heldWithResponse, .held, .deferred:
             .upstreamBusy(retryAfter: retryAfter)
         }
     }
@@ -296,12 +349,21 @@ extension DeliveryAttempt: ResponseSink {
         content = []
         guard let head, let exchange = listener.exchange else { return }
         hasBegun = true
-        let final = listener.final(head, of: upload)
+        let final = listener.final(head, of: upload, isSuccess: fate == .delivered)
         relaysContent = final.hasContent
         let isWithContent =
             final.hasContent && (final.head.status.hasContent || !upload.isRecorded)
         try exchange.send(head: final.head, contentLength: isWithContent ? contentLength : nil)
         if final.hasContent, !held.isEmpty { try exchange.send(content: held.span.bytes) }
+    }
+
+    private var responseReason: String {
+        let reason = "the upstream responded with \(status)"
+        switch result {
+        case .elsewhere: return reason + ", a redirect to another host (redirects.success)"
+        case .unauthorized where status != 401: return reason + ", a redirect to a login"
+        default: return reason
+        }
     }
 
     private func breakOff() { listener.exchange?.abort() }
@@ -310,12 +372,11 @@ extension DeliveryAttempt: ResponseSink {
         guard let head else { return }
         let response = StoredResponse(head: head, content: content)
         do throws(SpoolError) {
-            let reason = "the upstream responded with \(head.status.code)"
             switch fate {
-            case .failed: try upload.hold(.failed, reason: reason, response: response)
+            case .failed: try upload.hold(.failed, reason: responseReason, response: response)
             case .heldWithResponse:
-                try upload.hold(.indeterminate, reason: reason, response: response)
-            case .delivered, .held, .deferred, .deferredForClient:
+                try upload.hold(.indeterminate, reason: responseReason, response: response)
+            case .delivered, .refused, .held, .deferred, .deferredForClient:
                 try upload.finish(with: response)
             }
             isStored = true

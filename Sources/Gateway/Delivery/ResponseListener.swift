@@ -16,8 +16,8 @@ package struct ResponseListener {
     package var heartbeat: Heartbeat?
     /// The fields of the request that completed the upload, if any.
     let completing: HTTPFields?
-    /// Whether a client is waiting for the result, although the final response is only stored.
-    package var isWitnessed = false
+    /// The request that waits for the result, although the final response is only stored; nil if none does.
+    package var witness: (any Exchange)?
     /// Whether the client can resume after a lost connection.
     package var isResumable = false
     /// Whether the client sent the whole upload in this request.
@@ -36,23 +36,31 @@ package struct ResponseListener {
         self.isOrdinary = isOrdinary
     }
 
-    func final(_ head: ResponseHead, of upload: Upload) -> FinalHead {
+    /// `isSuccess` is true if the upstream has accepted the upload.
+    func final(_ head: ResponseHead, of upload: Upload, isSuccess: Bool) -> FinalHead {
         isOrdinary
             ? .ordinary(head)
-            : responses.final(head, offset: upload.offset, location: location)
+            : responses.final(
+                head,
+                isSuccess: isSuccess,
+                offset: upload.offset,
+                location: location
+            )
     }
 
     /// A copy that only stores the response.
     var unheard: ResponseListener { ResponseListener(responses, completing: completing) }
 
-    var isThere: Bool { exchange.map { !$0.isPeerGone } ?? isWitnessed }
+    var isThere: Bool { (exchange ?? witness).map { !$0.isPeerGone } ?? false }
 
     /// What the client can still do.
     ///
     /// `isAccepted` is true if the client received 202 for the upload.
     func knowledge(isAccepted: Bool) -> ClientKnowledge {
         if isAccepted { return .accepted }
-        guard let exchange, !exchange.isPeerGone else { return .gone }
-        return hasSentAll ? isResumable ? .all : .message : .resource
+        guard isThere else { return .gone }
+        if hasSentAll { return isResumable ? .all : .message }
+        if responses.dialect.family == .tus { return .tus }
+        return responses.dialect.takesOffsetForSuccess ? .eager : .resource
     }
 }

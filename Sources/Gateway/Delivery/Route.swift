@@ -5,6 +5,7 @@
 package import SpoolgateJournal
 package import SpoolgatePosix
 package import SpoolgateSettings
+import SpoolgateSpool
 package import SpoolgateUploadProtocol
 package import SpoolgateUpstream
 
@@ -78,6 +79,13 @@ package final class Route: Sendable {
     }
 
     /// Whether the client of a complete upload received 202, and therefore does not receive the upstream's response.
+    ///
+    /// The record says so even after `reply` has changed, unless version 0.1.0 wrote it.
+    func hasAccepted(_ upload: Upload) -> Bool {
+        upload.accepted != nil || hasAccepted(nextAttempt: upload.nextAttempt)
+    }
+
+    /// Whether a queued upload's client received 202.
     ///
     /// - Parameter nextAttempt: the time of the upload's next attempt; nil if the upload is not in the queue.
     /// - Returns: true if the queue delivers the upload and no client waits for it.

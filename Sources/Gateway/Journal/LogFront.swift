@@ -52,6 +52,21 @@ extension Log {
         write(.warning, "upstream field ignored") { ["route": route, "field": field] }
     }
 
+    /// Logs a redirect that the setting `redirects` does not name, and that the gateway therefore judged by its host.
+    ///
+    /// `isAnswer` is true if the redirect was taken for the application's answer.
+    package func redirectUnlisted(route: String, status: Int, place: String, isAnswer: Bool) {
+        let meaning =
+            isAnswer
+            ? "it was taken for the application's answer; if it leads to a login, name it in redirects.login, otherwise in "
+                + "redirects.success"
+            : "it leads to another host and was not taken for success; if it follows an accepted upload, name it in "
+                + "redirects.success, and a login in redirects.login"
+        write(.warning, "redirect not listed") {
+            ["route": route, "status": status, "place": place, "reason": meaning]
+        }
+    }
+
     /// Logs that the gateway received `count` of its own requests since the last such line.
     package func cameBack(route: String, target: String, count: Int) {
         write(.error, "request loop detected") {

@@ -3,6 +3,7 @@
 package import HTTPTypes
 package import SpoolgateExchange
 package import SpoolgatePosix
+package import SpoolgateUpstream
 
 /// The metrics of one route; thread-safe.
 package final class RouteMetrics: Sendable {
@@ -133,6 +134,35 @@ package final class RouteMetrics: Sendable {
         }
         if isNew { log.steeringIgnored(route: route, field: field.name.rawName) }
     }
+
+    /// Logs, once per route, a redirect of the upstream that the setting `redirects` does not name.
+    ///
+    /// - Parameters:
+    ///   - redirection: the redirect.
+    ///   - status: the status of the upstream's response.
+    ///   - route: the name of the route.
+    ///   - log: the log.
+    package func noteRedirect(
+        _ redirection: Redirection,
+        status: Int,
+        route: String,
+        _ log: Log
+    ) {
+        let isNew = unlistedRedirect.updateQuietly { told in
+            defer { told = told ?? redirection.place }
+            return told == nil
+        }
+        guard isNew else { return }
+        log.redirectUnlisted(
+            route: route,
+            status: status,
+            place: redirection.place,
+            isAnswer: redirection.kind == .answer
+        )
+    }
+
+    /// The place of the first redirect that the setting `redirects` does not name; nil if none occurred.
+    package let unlistedRedirect = Monitor<String?>(nil)
 
     private static let steering: Set<String> = [
         "x-accel-redirect", "x-sendfile", "x-lighttpd-send-file", "x-sendfile2",

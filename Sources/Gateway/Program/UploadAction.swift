@@ -97,7 +97,7 @@ extension Upload {
         case .deferred: return "upload is deferred"
         case .delivering: return "upload is being delivered"
         case .delivered:
-            guard let status = state.finalStatus, status >= 400 else {
+            guard let status = state.finalStatus, state.isRefused else {
                 return "upload is delivered"
             }
             return "upstream refused the upload with status \(status), which is final"
@@ -113,7 +113,7 @@ extension Upload {
         switch state.phase {
         case .deferred: "was deferred"
         case .indeterminate: "outcome was indeterminate (the upstream may already have the upload)"
-        case .failed: "had failed"
+        case .failed: "had failed\(reason.map { " (\($0))" } ?? "")"
         case .held: "was on hold"
         case .receiving, .delivering, .delivered: stateClause
         }

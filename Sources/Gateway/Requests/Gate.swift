@@ -26,6 +26,10 @@ extension Request {
             }
         default: break
         }
+        if head.fields[.earlyData] == "1", !head.method.isSafe {
+            refuse(.tooEarly)
+            return false
+        }
         if asked.isSentOn, route.gateway.isNamed(in: head.fields) {
             refuseLoop()
             return false
@@ -100,7 +104,12 @@ extension Request {
                     reason: "the authorizer responded with \(response.head.status.code)"
                 )
             }
-            exchange.answer(response)
+            // A browser's form follows the redirect to the login.
+            if !isOrdinary, let refusal = response.loginRefusal(isKept: false) {
+                refuse(refusal)
+            } else {
+                exchange.answer(response)
+            }
         case .unavailable(let reason):
             journal.notSent(on: route.counts, of: client, reason: reason)
             log.authorizationFailed(route: route.name, target: head.target, reason: reason)
@@ -108,6 +117,10 @@ extension Request {
         }
         return false
     }
+}
+
+extension HTTPField.Name {
+    fileprivate static let earlyData = made("early-data")
 }
 
 extension UploadRequest {

@@ -273,6 +273,15 @@ extension SettingsKind {
         }
     }
 
+    static func places() -> Self where Value == [RedirectPlace] {
+        list(text: { listText($0.map(\.text)) }) { _ in
+            SettingsKind<RedirectPlace>(
+                "a host, a path or both, such as login.example, /accounts/login or www.example/login",
+                text: \.text
+            ) { RedirectPlace($0) }
+        }
+    }
+
     /// The targets of an upstream, at least one.
     ///
     /// A single target is quoted only if it contains a space. Several are always quoted, because they may contain
@@ -324,7 +333,9 @@ extension SettingsKind {
 
     static func statuses(_ known: [Int]) -> Self where Value == [Int] {
         list(text: { $0.count > 1 ? "\($0)" : $0.first.map { "\($0)" } ?? "" }) { _ in
-            let expected = known.map { String($0) }.joined(separator: " or ")
+            let last = known.last.map { String($0) } ?? ""
+            let expected =
+                known.dropLast().map { String($0) }.joined(separator: ", ") + " or " + last
             return SettingsKind<Int>(expected, refusal: use(expected), text: { String($0) }) {
                 text in known.first { String($0) == text }
             }

@@ -78,6 +78,8 @@ package struct UpstreamRequest {
     package var survivesPowerCut: Bool
     /// Whether a redirect within the upstream ends the attempt with the outcome `.redirected`.
     package var interceptsRedirects = false
+    /// Whether the request must not use a kept connection (RFC 9110 §15.5.20).
+    package var needsNewConnection = false
     /// Whether an earlier attempt may have stored the upload, possibly under an earlier build's name.
     package var isRepeated = false
     /// The facts for a directory or bucket to store; nil means those in the request itself.

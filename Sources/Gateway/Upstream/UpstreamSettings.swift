@@ -3,6 +3,7 @@
 // Nothing is opened here; a missing file results in `.notReached` with its name.
 
 package import HTTPTypes
+import SpoolgateTextFormats
 
 /// The address of an upstream.
 package enum UpstreamTarget: Sendable, Equatable {
@@ -106,10 +107,20 @@ package struct UpstreamSettings: Sendable, Equatable {
     package var clientCertificate: String?
     /// The PEM file of the client certificate's key; nil if `clientCertificate` contains it.
     package var clientKey: String?
+    /// The meaning of the application's redirects; ignored for a directory or a bucket.
+    package var redirects = RedirectRules()
     /// The settings for a bucket; ignored if the target is not a bucket.
     package var bucket = BucketSettings()
 
     package var isBucket: Bool { if case .bucket? = targets.first { true } else { false } }
+
+    /// The authorities of the targets over HTTP.
+    package var hosts: [String] {
+        targets.compactMap { target in
+            guard case .http(let base) = target else { return nil }
+            return AbsoluteURL(base).map { $0.origin[1] }
+        }
+    }
 
     package var stores: Bool { targets.first?.standsAlone ?? false }
 

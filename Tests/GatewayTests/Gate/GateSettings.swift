@@ -76,6 +76,14 @@ struct GateSetting: Sendable {
         row("response-retention", \.responseRetention, .seconds(600)),
         row("honours-idempotency-key", \.honoursIdempotencyKey, true),
         row("not-processed", \.notProcessed, [502]),
+        [
+            GateSetting("redirects.success") { route, _ in
+                route.upstream.redirects.success = ["/done"].compactMap { RedirectPlace($0) }
+            },
+            GateSetting("redirects.login") { route, _ in
+                route.upstream.redirects.login = ["/login"].compactMap { RedirectPlace($0) }
+            },
+        ],
         row("form", \.form, .multipart),
         [
             GateSetting("form") { route, places in

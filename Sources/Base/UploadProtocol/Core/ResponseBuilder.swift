@@ -105,8 +105,14 @@ package struct ResponseBuilder: ResponseWording {
     /// Builds the head of the target resource's final response (draft-12 §4.1.2, ?1).
     ///
     /// In versions 3 to 6, `location` is added if the upstream sent no `Location`. A status that would make this client
-    /// upload everything again becomes 424, and `Proxy-Status` contains the original status (RFC 9209).
-    package func final(_ head: ResponseHead, offset: Int64, location: String?) -> FinalHead {
+    /// upload everything again, or follow a redirect that is no success, becomes 424, and `Proxy-Status` contains the
+    /// original status (RFC 9209).
+    package func final(
+        _ head: ResponseHead,
+        isSuccess: Bool,
+        offset: Int64,
+        location: String?
+    ) -> FinalHead {
         var fields = head.fields
         fields.reserveCapacity(fields.count + 4)
         if let location, dialect.locatesFinalResponse, !fields.contains(.location) {
@@ -114,7 +120,8 @@ package struct ResponseBuilder: ResponseWording {
         }
         appendVersion(to: &fields)
         append(.complete, offset: offset, to: &fields)
-        guard mustNotRepeat(after: head.status) else {
+        let misleads = isSegmented && dialect.repeatsAfterError && head.status.misleads(isSuccess)
+        guard misleads || mustNotRepeat(after: head.status) else {
             return FinalHead(head: ResponseHead(status: head.status, fields: fields))
         }
         fields.tellReceived(head.status)
@@ -219,6 +226,14 @@ extension HTTPResponse.Status {
         code: 104,
         reasonPhrase: "Upload Resumption Supported"
     )
+
+    /// Whether this final status can report that the application has accepted an upload.
+    ///
+    /// 307 and 308 ask for the same request elsewhere, 304 is for conditional retrievals, and 300 makes no choice.
+    var accepts: Bool { (200..<300).contains(code) || (301...303).contains(code) }
+
+    /// Whether a client could take the status for success, although the upstream has not accepted the upload.
+    func misleads(_ isSuccess: Bool) -> Bool { code < 400 && !(isSuccess && accepts) }
 
     /// Whether tus clients, above all tus-js-client with either protocol, upload everything again after this status.
     var asksToRepeat: Bool { [409, 423, 429].contains(code) || code >= 500 }

@@ -52,8 +52,14 @@ package protocol ResponseWording: Sendable {
     /// Builds the head of the target resource's final response, with the protocol's fields.
     ///
     /// `head` must have been filtered by `UpstreamFields.relayed`, `offset` is the length of the whole representation
-    /// in bytes, and `location` is the URI of the upload resource for a creation, otherwise nil.
-    func final(_ head: ResponseHead, offset: Int64, location: String?) -> FinalHead
+    /// in bytes, and `location` is the URI of the upload resource for a creation, otherwise nil. `isSuccess` is true if
+    /// the upstream has accepted the upload.
+    func final(
+        _ head: ResponseHead,
+        isSuccess: Bool,
+        offset: Int64,
+        location: String?
+    ) -> FinalHead
 
     /// Builds the response to a refused request; `offset` must be durable, or nil if the request concerns no upload.
     func refused(_ refusal: Refusal, offset: Int64?) -> Response

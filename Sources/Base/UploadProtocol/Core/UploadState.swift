@@ -27,6 +27,8 @@
 //     receives 423 or 410.
 // 10. A cancellation removes the upload (§4.5), unless it is waiting for an operator.
 
+import HTTPTypes
+
 /// The state of one upload, as the protocol needs it.
 package struct UploadState: Sendable, Equatable {
     /// The number of bytes received; never decreases (draft-12 §4.1.1).
@@ -87,9 +89,12 @@ package struct UploadState: Sendable, Equatable {
         }
     }
 
-    var isRefused: Bool { (finalStatus ?? 0) >= 400 }
+    /// Whether the stored final response reports that the upload was not accepted.
+    package var isRefused: Bool {
+        finalStatus.map { !HTTPResponse.Status(code: $0).accepts } ?? false
+    }
     /// Whether the upstream accepted the upload.
-    var isTaken: Bool { !kind.isPart && (200..<400).contains(finalStatus ?? 0) }
+    var isTaken: Bool { !kind.isPart && finalStatus != nil && !isRefused }
     /// Whether the delivery is due without a message that says "complete" (tus).
     var isWholeByLength: Bool {
         kind.family == .tus && !kind.isPart && phase == .receiving && length == offset
@@ -280,7 +285,7 @@ package struct UploadState: Sendable, Equatable {
         case postponed
         /// The upstream did not respond, and a retry is not safe.
         case silence = "no response"
-        /// The upstream refused the upload after a 202, or the upload expired in the queue.
+        /// The upload was refused after a 202 or after its client had disconnected, or it expired in the queue.
         case failure
         case hold
         case requeue
@@ -295,7 +300,7 @@ package struct UploadState: Sendable, Equatable {
         case (.receiving, .response), (.deferred, .response), (.delivering, .response): .delivered
         case (.receiving, .postponed), (.deferred, .postponed), (.delivering, .postponed): .deferred
         case (.delivering, .silence): .indeterminate
-        case (.deferred, .failure), (.delivering, .failure): .failed
+        case (.receiving, .failure), (.deferred, .failure), (.delivering, .failure): .failed
         case (.deferred, .hold): .held
         case (.deferred, .requeue), (.indeterminate, .requeue), (.failed, .requeue),
             (.held, .requeue):

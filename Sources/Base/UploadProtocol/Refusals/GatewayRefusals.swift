@@ -107,17 +107,22 @@ extension Refusal {
         )
     }
 
-    /// 401: the upstream or the authorizer refused the upload's credentials; the content is kept.
+    /// 401: the upstream or the authorizer refused the upload's credentials.
     ///
-    /// `challenges` are the values of `WWW-Authenticate` in the response. The refusal asks for an empty completing
-    /// append with other credentials (RFC 9110 §15.5.2).
-    package static func credentialsRefused(_ challenges: [String]) -> Refusal {
+    /// `challenges` are the values of `WWW-Authenticate` in the response. If the content is kept (`isKept`), the refusal
+    /// asks for an empty completing append with other credentials (RFC 9110 §15.5.2).
+    package static func credentialsRefused(
+        _ challenges: [String],
+        isKept: Bool = true
+    ) -> Refusal {
         Refusal(
             status: .unauthorized,
             code: "credentials-refused",
             title: "credentials refused",
-            detail: stored(", but the upstream server does not accept its credentials")
-                + " Include new credentials of the same kind.",
+            detail: isKept
+                ? stored(", but the upstream server does not accept its credentials")
+                    + " Include new credentials of the same kind."
+                : "The credentials of this request are not accepted. Log in, then upload again.",
             fields: HTTPFields(
                 challenges.map { HTTPField(name: .wwwAuthenticate, value: $0) }
             )
@@ -292,6 +297,19 @@ extension Refusal {
             completeness: .complete
         )
     }
+}
+
+// MARK: Early data
+
+extension Refusal {
+    /// 425: the request is unsafe and may be a replay (RFC 8470 §5.2); the client sends it again after the handshake.
+    package static let tooEarly = Refusal(
+        status: HTTPResponse.Status(code: 425, reasonPhrase: "Too Early"),
+        code: "too-early",
+        title: "request sent too early",
+        detail: "This request was sent as early data of TLS, which may be a replay. Send it again.",
+        isOrdinary: true
+    )
 }
 
 // MARK: Incremental forwarding

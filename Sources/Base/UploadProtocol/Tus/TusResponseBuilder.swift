@@ -113,11 +113,17 @@ package struct TusResponseBuilder: ResponseWording {
     /// If the upstream accepted the upload, the status is 201 for a creation and 204 for an append, unless the client
     /// wants the upstream's response. Otherwise the status is the upstream's, or 424 if the upstream's would make a
     /// client upload everything again.
-    package func final(_ head: ResponseHead, offset: Int64, location: String?) -> FinalHead {
+    package func final(
+        _ head: ResponseHead,
+        isSuccess: Bool,
+        offset: Int64,
+        location: String?
+    ) -> FinalHead {
         var fields = start
-        if head.status.code >= 400 {
+        let misleads = head.status.misleads(isSuccess)
+        if head.status.code >= 400 || misleads {
             fields.append(contentsOf: head.fields.withoutCaching)
-            guard head.status.asksToRepeat else {
+            guard misleads || head.status.asksToRepeat else {
                 return FinalHead(head: ResponseHead(status: head.status, fields: fields))
             }
             fields.tellReceived(head.status)

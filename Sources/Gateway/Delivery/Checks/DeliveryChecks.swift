@@ -20,16 +20,15 @@ extension Delivery {
 
     private enum Clearance {
         case cleared
-        case refused(Response, reason: String, message: String? = nil)
+        /// `response` is for a waiting client; `message` is the inspection's own.
+        case decided(AttemptResult, Response, reason: String, message: String? = nil)
         /// The checks are repeated at the next attempt.
-        case postponed(reason: String)
-        /// The client may retry with other credentials.
-        case lacksCredentials(Refusal, reason: String)
+        case unchecked(reason: String)
     }
 
     /// Runs the checks.
     ///
-    /// If one refuses the upload, its response becomes the final response, and the content is removed.
+    /// `AttemptFate` decides what follows if one refuses the upload.
     func check(
         _ upload: Upload,
         _ listener: ResponseListener
@@ -56,7 +55,7 @@ extension Delivery {
         switch try clearance(of: upload, listener) {
         case .cleared:
             return .cleared
-        case .postponed(let reason):
+        case .unchecked(let reason):
             journal.notSent(on: route.counts, of: upload.creation.client, reason: reason)
             // The checks do not count as attempts, so the pauses grow with the upload's waiting time.
             let waited = upload.completeSince.map {
@@ -71,42 +70,59 @@ extension Delivery {
                     telling: .notChecked(isKept: upload.isRecorded)
                 )
             )
-        case .lacksCredentials(let refusal, let reason):
+        case .decided(let result, let response, let reason, let message):
             return .ended(
-                try postpone(
-                    upload,
-                    reason: reason,
-                    listener,
-                    telling: refusal,
-                    lacksCredentials: true
-                )
+                try refuse(upload, result, response, reason: reason, message, listener)
             )
-        case .refused(let response, let reason, let message):
-            try refuse(upload, response, reason: reason, message, listener)
-            return .ended(nil)
         }
     }
 
+    /// Carries out a check's refusal of the upload; returns the refusal to send if the upload is deferred.
     private func refuse(
         _ upload: Upload,
+        _ result: AttemptResult,
         _ response: Response,
         reason: String,
         _ message: String?,
         _ listener: ResponseListener
-    ) throws(SpoolError) {
+    ) throws(SpoolError) -> Refusal? {
         let status = response.head.status.code
         guard upload.isRecorded else {
             journal.refused(upload, status: status, reason: reason, told: message)
             listener.exchange?.answer(response)
-            return
+            return nil
         }
-        try upload.finish(with: StoredResponse(head: response.head, content: response.content))
-        journal.refused(upload, status: status, reason: reason)
-        let final = listener.final(response.head, of: upload)
+        let client = listener.knowledge(isAccepted: route.hasAccepted(upload))
+        // No check is repeated after success, so a repetition is always safe.
+        let fate = AttemptFate(after: result, isRepeatable: true, client)
+        let stored = StoredResponse(head: response.head, content: response.content)
+        switch fate {
+        case .deferred, .deferredForClient, .held:
+            return try postpone(
+                upload,
+                reason: reason,
+                listener,
+                telling: reason == Self.otherOwner
+                    ? .otherOwner
+                    : .credentialsRefused(response.head.fields[values: .wwwAuthenticate]),
+                lacksCredentials: true
+            )
+        case .failed, .heldWithResponse:
+            try upload.hold(.failed, reason: reason, response: stored)
+            deliveries.holdSizes.add(upload)
+            journal.failed(upload, status: status, reason: reason)
+        case .delivered, .refused:
+            try upload.finish(with: stored)
+            journal.refused(upload, status: status, reason: reason)
+        }
+        let final = listener.final(response.head, of: upload, isSuccess: false)
         listener.exchange?.answer(final.answer(with: response.content))
+        return nil
     }
 
-    /// Treats a status of 407, 408, 429 or 5xx as a failure of the service, not as a final response.
+    private static let otherOwner = "the authorizer named a different owner than at the creation"
+
+    /// Treats a status that only means "not now", and 5xx, as a failure of the service, not as a final response.
     private func clearance(
         of upload: Upload,
         _ listener: ResponseListener
@@ -121,13 +137,14 @@ extension Delivery {
             switch verdict {
             case .passed: break
             case .refused(let message):
-                return .refused(
+                return .decided(
+                    .notPassed,
                     Refusal.notTaken(message: message).response,
                     reason: "refused by the inspection"
                         + (message.isEmpty ? ", which gave no reason" : ": \(message)"),
                     message: message
                 )
-            case .failed(let reason): return .postponed(reason: reason)
+            case .failed(let reason): return .unchecked(reason: reason)
             }
         }
         // An upload without a record was just authorized in this request.
@@ -147,24 +164,23 @@ extension Delivery {
         switch answer {
         case .granted(let grant):
             guard isOwner(of: upload, grant, listener.completing) else {
-                let reason = "the authorizer named a different owner than at the creation"
-                return .lacksCredentials(.otherOwner, reason: reason)
+                return .decided(
+                    .notAuthorized,
+                    Refusal.otherOwner.response,
+                    reason: Self.otherOwner
+                )
             }
             return .cleared
-        case .unavailable(let reason): return .postponed(reason: reason)
+        case .unavailable(let reason): return .unchecked(reason: reason)
         case .refused(let response):
             let status = response.head.status.code
             let reason = "the authorizer responded with \(status)"
-            let isAccepted = route.hasAccepted(nextAttempt: upload.nextAttempt)
-            let client = listener.knowledge(isAccepted: isAccepted)
-            if status == 401,
-                AttemptFate(after: .unauthorized, isRepeatable: false, client) == .deferredForClient
-            {
-                let challenges = response.head.fields[values: .wwwAuthenticate]
-                return .lacksCredentials(.credentialsRefused(challenges), reason: reason)
+            if let refusal = response.loginRefusal(isKept: false) {
+                return .decided(.notAuthorized, refusal.response, reason: reason)
             }
-            return status >= 500 || [407, 408, 429].contains(status)
-                ? .postponed(reason: reason) : .refused(response, reason: reason)
+            if status == 401 { return .decided(.notAuthorized, response, reason: reason) }
+            return status >= 500 || [407, 408, 421, 423, 425, 429].contains(status)
+                ? .unchecked(reason: reason) : .decided(.notPermitted, response, reason: reason)
         }
     }
 

@@ -14,9 +14,11 @@ extension Delivery {
     ///
     /// Reads nothing if none is needed. `told` contains the algorithms of the digests for the upstream.
     ///
-    /// - Returns: the digests, or a refusal if they contradict the client's. In that case, the upload has been removed.
+    /// - Returns: the digests, or a refusal if they contradict the client's. In that case, the upload has been removed,
+    ///   or moved to `hold` if `client` cannot receive the refusal.
     func checkDigests(
         of upload: Upload,
+        for client: ClientKnowledge,
         completing: HTTPFields?,
         told: Set<DigestAlgorithm>,
         _ heartbeat: Heartbeat?
@@ -41,8 +43,12 @@ extension Delivery {
         }
         let checked = plan.checked(values)
         if case .failure(let refusal) = checked {
-            try upload.remove(durably: true)
-            journal.deactivated(upload, refusal)
+            if AttemptFate(after: .contradicted, isRepeatable: true, client).removesContent {
+                try upload.remove(durably: true)
+                journal.deactivated(upload, refusal)
+            } else {
+                try fail(upload, reason: "the content contradicts the client's digest")
+            }
         }
         return checked
     }
@@ -62,7 +68,13 @@ extension Delivery {
         _ heartbeat: Heartbeat?
     ) throws(SpoolError) -> Refusal? {
         guard upload.state.phase == .receiving else { return nil }
-        let checked = try checkDigests(of: upload, completing: completing, told: [], heartbeat)
+        let checked = try checkDigests(
+            of: upload,
+            for: .resource,
+            completing: completing,
+            told: [],
+            heartbeat
+        )
         guard case .failure(let refusal) = checked else { return nil }
         return refusal
     }

@@ -13,7 +13,7 @@ extension UploadOperation {
     /// Adds a complete upload to the queue, responds with 202 (RFC 9110 §15.3.3), and unlocks the upload.
     func accept() throws(SpoolError) {
         let isNew = upload.state.phase == .receiving || upload.nextAttempt == nil
-        if isNew { try upload.postpone(reason: upload.reason, .queue(gateway.clock.now)) }
+        if isNew { try upload.accept(at: gateway.clock.now) }
         // Needed even for a queued upload, because the process that queued it may have crashed before it was durable.
         try upload.sync()
         if isNew { journal.accepted(upload) }

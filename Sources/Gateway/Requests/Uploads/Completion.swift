@@ -70,7 +70,7 @@ extension UploadOperation {
     func deliverUnseen() throws(SpoolError) {
         // The response to this request reports whether the upload was delivered.
         var listener = ResponseListener(responses, completing: try upload.completion())
-        listener.isWitnessed = !exchange.isPeerGone
+        listener.witness = exchange
         _ = try delivery.deliverWaiting(upload, to: listener)
         enqueue()
     }
@@ -87,7 +87,12 @@ extension UploadOperation {
         guard let response = try upload.response() else { return try refuseDurably(refusal) }
         var head = response.head
         if response.content == nil { head.fields[.contentType] = nil }
-        let final = responses.final(head, offset: offset, location: locationOfCreation)
+        let final = responses.final(
+            head,
+            isSuccess: upload.holdCause == nil,
+            offset: offset,
+            location: locationOfCreation
+        )
         exchange.answer(final.answer(with: response.content ?? []))
     }
 }

@@ -53,6 +53,8 @@ struct RecordState: Sendable, Equatable {
     var cause: HoldCause?
     /// The offset after which content counts only once it has been verified, or nil if all content counts.
     var verified: Int64?
+    /// The time at which the client received 202 (Accepted), or nil if it did not.
+    var accepted: WallTime?
     /// The upload into which this one is concatenated as a part (tus); ignored if it does not exist.
     var final: UploadID?
 
@@ -81,6 +83,6 @@ struct RecordState: Sendable, Equatable {
     /// Makes the upload incomplete again, after content that was not durable has been removed.
     mutating func receiveAgain() {
         go(to: .incoming, "the content could not be made durable")
-        whole = nil
+        (whole, accepted) = (nil, nil)
     }
 }

@@ -69,12 +69,13 @@ extension RecordState {
         if let cause { put(.cause, text: cause.rawValue) }
         if let verified { put(.verified, verified) }
         if let final { put(.final, text: final.description) }
+        if let accepted { put(.accepted, accepted.seconds) }
     }
 
     /// The words of a slot's line, in the order of writing; every state has the words up to `response`.
     private enum Word: Int, CaseIterable {
         case sequence, state, writer, durable, length, attempts, response
-        case completion, whole, next, until, then, cause, verified, final
+        case completion, whole, next, until, then, cause, verified, final, accepted
 
         static let requiredCount = 7
         /// The text before the reason, which is the last word.
@@ -97,6 +98,7 @@ extension RecordState {
             case .cause: "cause="
             case .verified: "verified="
             case .final: "final="
+            case .accepted: "accepted="
             }
         }
 
@@ -182,6 +184,7 @@ extension RecordState {
         case .final:
             final = UploadID(text)
             return final != nil
+        case .accepted: accepted = time
         }
         return number != nil
     }

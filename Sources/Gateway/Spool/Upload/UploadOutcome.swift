@@ -13,6 +13,8 @@ extension Upload {
     package var completeSince: WallTime? { record.state.whole }
     package var attempts: Int { record.state.attempts }
     package var holdCause: HoldCause? { record.state.cause }
+    /// When the client received 202; nil if it did not, and in a record of version 0.1.0.
+    package var accepted: WallTime? { record.state.accepted }
     package var reason: String? { record.state.reason }
 
     /// What a deferred upload is waiting for, and until when.
@@ -33,10 +35,19 @@ extension Upload {
     ///
     /// - Throws: `.disk`; the state is then unchanged.
     package func postpone(reason: String?, _ waiting: Waiting) throws(SpoolError) {
+        try postpone(reason: reason, waiting, accepted: record.state.accepted)
+    }
+
+    private func postpone(
+        reason: String?,
+        _ waiting: Waiting,
+        accepted: WallTime?
+    ) throws(SpoolError) {
         try require([.incoming, .active, .deferred].contains(queue))
         try store()
         try setWhole(durably: false) { state in
             state.go(to: .deferred, reason)
+            state.accepted = accepted
             switch waiting {
             case .queue(let next): state.next = next
             case .client(let until, let lacksCredentials):
@@ -44,6 +55,13 @@ extension Upload {
                 if lacksCredentials { state.status = 401 }
             }
         }
+    }
+
+    /// Queues the upload for an attempt at `time`, because its client receives 202 and does not wait.
+    ///
+    /// Durability and errors are those of `postpone`.
+    package func accept(at time: WallTime) throws(SpoolError) {
+        try postpone(reason: reason, .queue(time), accepted: record.state.accepted ?? time)
     }
 
     /// Moves the upload from `incoming`, `active` or `deferred` to `hold`, where it waits for an operator.

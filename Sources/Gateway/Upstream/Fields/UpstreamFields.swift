@@ -188,7 +188,7 @@ package enum UpstreamFields {
         FieldNameSet([
             "upload-offset", "upload-length", "upload-limit", "upload-token", "upload-metadata",
             "upload-defer-length", "upload-concat", "upload-checksum", "tus-resumable",
-            "x-http-method-override", "incremental",
+            "x-http-method-override", "incremental", "early-data",
         ])
     )
 

@@ -129,7 +129,7 @@ final class HTTPAttempt: CurlTransfer {
             content: content,
             isSecure: location.isSecure,
             // Bytes received before a request are not its response (RFC 9112 §9.2), so a new connection is used.
-            isNew: connection.context.isReadable
+            isNew: connection.context.isReadable || request.needsNewConnection
         )
         authenticatesConnection = try connection.lines.replace(
             by: request,

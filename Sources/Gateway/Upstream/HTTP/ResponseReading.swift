@@ -79,7 +79,13 @@ struct ResponseReading {
         let request = reasons.request
         guard request.interceptsRedirects,
             Redirection.repeatsRequest(status: head.status.code, method: request.method),
-            let reference = head.fields[.location]
+            let reference = head.fields[.location],
+            let redirection = Redirection(
+                head,
+                from: request.target,
+                hosts: [],
+                reasons.settings.redirects
+            ), redirection.kind != .login
         else { return nil }
         return Redirection.target(
             of: reference,
