@@ -112,6 +112,35 @@ struct PurgeTests {
         #expect(try sandbox.spoolgate("purge").output.contains("Removed 1 upload,"))
     }
 
+    @Test("content whose record is lost is moved to corrupt, listed, and removed after a week")
+    func lostRecord() throws {
+        let id = try #require(partial.split(separator: "/").last.map { String($0) })
+        try age(partial, by: 2 * 3600)
+        let spool = sandbox.spool
+        try FileManager.default.removeItem(
+            at: spool.appending(path: "uploads/\(id.prefix(1))/\(id)")
+        )
+        let dry = try sandbox.spoolgate("purge", "--dry-run")
+        #expect(dry.output.contains("would move to corrupt \(id) (content without a record, "))
+        let purge = try sandbox.spoolgate("purge")
+        #expect(
+            purge.output.contains("\nmoved to corrupt \(id) ") || purge.output.hasPrefix("moved to")
+        )
+        #expect(purge.output.contains("Removed 0 uploads,"))
+        let content = spool.appending(path: "corrupt/\(id).data")
+        #expect(FileManager.default.fileExists(atPath: content.path()))
+        let shown = try sandbox.spoolgate("show", id)
+        #expect(shown.output.contains("corrupt") && shown.output.contains("its record is missing"))
+        #expect(try sandbox.spoolgate("list", "--state", "corrupt").output.contains(id))
+        #expect(try sandbox.spoolgate("purge").output.contains("Removed 0 uploads,"))
+        try FileManager.default.setAttributes(
+            [.modificationDate: Date(timeIntervalSinceNow: -8 * 86_400)],
+            ofItemAtPath: content.path()
+        )
+        #expect(try sandbox.spoolgate("purge").output.contains("removed \(id) (corrupt, "))
+        #expect(!FileManager.default.fileExists(atPath: content.path()))
+    }
+
     @Test("without readable settings nothing is removed")
     func unreadable() throws {
         try age(partial, by: 8 * Self.day)

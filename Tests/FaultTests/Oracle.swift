@@ -195,10 +195,12 @@ extension World {
         try spool.forEachWaiting({ _, _ in true }, { _ in })
         var left = strangers()
         if !left.isEmpty {
-            // Purge also removes content without a record, and the walk removes old files in `tmp`.
+            // Purge also completes interrupted removals, and the walk removes old files in `tmp`.
             let long = timeval(tv_sec: 1_000_000_000, tv_usec: 0)
             for path in left { utimes("\(machine.root)/\(path)", [long, long]) }
-            try spool.removeOrphans(unchangedSince: .now, isDryRun: false) { _, _ in }
+            try spool.recoverOrphans(unchangedSince: .now, isDryRun: false) { id, _, outcome in
+                if outcome == .setAside { complain("\(id) lost its record") }
+            }
             if left.contains(where: { $0.hasPrefix("spool/tmp/") }) { _ = spool.recover() }
             left = strangers()
         }

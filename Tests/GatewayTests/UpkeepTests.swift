@@ -41,6 +41,28 @@ import Testing
         for location in old.prefix(3) { #expect(test.serve(.retrieval(location)).status == 404) }
     }
 
+    @Test("content whose record is missing is removed after a week, and a damaged record is not")
+    func corrupt() throws {
+        let test = try GatewayUnderTest()
+        let corrupt = "\(test.root)/spool/corrupt"
+        let day = 86_400.0
+        for (name, age) in [("a", 6 * day), ("b", 8 * day), ("c", 800 * day)] {
+            let id = name + String(repeating: "0", count: 25)
+            let path = "\(corrupt)/\(id)\(name == "c" ? "" : ".data")"
+            try Data("content".utf8).write(to: URL(filePath: path))
+            try FileManager.default.setAttributes(
+                [.modificationDate: Date(timeIntervalSinceNow: -age)],
+                ofItemAtPath: path
+            )
+        }
+        test.gateway.deliveries.removeOld(in: [.delivered])
+        #expect(try FileManager.default.contentsOfDirectory(atPath: corrupt).count == 3)
+        test.gateway.deliveries.removeOld(in: Retention.queues)
+        let left = try FileManager.default.contentsOfDirectory(atPath: corrupt).sorted()
+        #expect(left.map { String($0.prefix(1)) } == ["a", "c"])
+        #expect(test.log.messages.count { $0 == "upload expired" } == 1)
+    }
+
     @Test("an upload in use stays, however old it is, and its client continues")
     func inUse() throws {
         let test = try GatewayUnderTest { _, route in route.limits.maxAge = 3600 }

@@ -165,7 +165,13 @@ struct RemovalTests {
     func durable() throws {
         for (isPromised, calls) in [
             (false, ["unlink record"]),
-            (true, ["unlink record", "unlink data", "syncDirectory uploads"]),
+            (
+                true,
+                [
+                    "createEmpty removed", "unlink record", "unlink data", "unlink removed",
+                    "syncDirectory uploads",
+                ]
+            ),
         ] {
             let directory = TemporarySpool()
             let scripted = ScriptedDisk()

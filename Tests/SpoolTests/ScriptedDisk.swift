@@ -22,7 +22,7 @@ final class ScriptedDisk: Sendable {
     /// The calls since `forget`, including refused ones.
     var calls: [Disk.Call] { state.withLock { $0.calls.map(\.call) } }
 
-    /// The calls with their subjects: `write record`, `sync data`, `syncDirectory uploads`.
+    /// The calls with their subjects: `write record`, `sync data`, `unlink removed`, `syncDirectory uploads`.
     var places: [String] {
         state.withLock { state in
             state.calls.map { call, subject in
@@ -30,7 +30,8 @@ final class ScriptedDisk: Sendable {
                 let name = parts.last ?? ""
                 let directory = parts.last { Self.directories.contains($0) } ?? "-"
                 let isFile = directory == "uploads" && name.count > 1 && name != directory
-                let file = name.hasSuffix(".data") ? "data" : "record"
+                let suffix = name.split(separator: ".").dropFirst().last.map(String.init)
+                let file = suffix ?? "record"
                 return "\(call) \(isFile ? file : directory)"
             }
         }

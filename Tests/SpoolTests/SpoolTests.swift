@@ -228,7 +228,7 @@ struct SpoolTests {
         #expect(directory.queue(of: creation.id) == .incoming)
     }
 
-    @Test("content without a record is purged once it is old, and nothing else is")
+    @Test("a purge completes an interrupted removal once it is old, and nothing else")
     func orphans() throws {
         let directory = TemporarySpool()
         let scripted = ScriptedDisk()
@@ -252,13 +252,17 @@ struct SpoolTests {
             (after, false, []),
         ] {
             var found: [UploadID] = []
-            try purger.removeOrphans(unchangedSince: limit, isDryRun: isDryRun) { id, status in
-                #expect(status.size == 7)
+            try purger.recoverOrphans(unchangedSince: limit, isDryRun: isDryRun) {
+                id,
+                status,
+                outcome in
+                #expect((status.size, outcome) == (7, .removed))
                 found.append(id)
             }
             #expect(found == expected)
         }
         #expect(directory.content(of: orphan.id) == nil)
+        #expect(!FileManager.default.fileExists(atPath: directory.removal(orphan.id)))
         #expect(directory.content(of: held.creation.id) != nil)
         #expect(try spool.summaries().count == 2)
     }

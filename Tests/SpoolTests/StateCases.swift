@@ -85,6 +85,10 @@ final class StateMaker {
         try Data(Self.content.utf8).write(to: URL(filePath: directory.data(id)))
     }
 
+    func beginRemoval() throws {
+        try Data().write(to: URL(filePath: directory.removal(id)))
+    }
+
     func editRecord(_ change: (inout Data) -> Void) throws {
         die()
         try directory.edit(directory.record(id), change)
@@ -303,6 +307,20 @@ extension StateMaker {
             }
         },
         "no-record": { try $0.restoreContent() },
+        "removal-begun": { maker in
+            try maker.incoming(promised: true)
+            maker.die()
+            try maker.beginRemoval()
+        },
+        "removed-content": { maker in
+            try maker.restoreContent()
+            try maker.beginRemoval()
+        },
+        "removed-name": { try $0.beginRemoval() },
+        "set-aside-content": { maker in
+            let path = "\(maker.directory.path)/corrupt/\(maker.id).data"
+            try Data(StateMaker.content.utf8).write(to: URL(filePath: path))
+        },
         "set-aside": { maker in
             try maker.incoming(promised: true)
             maker.die()

@@ -60,7 +60,8 @@ struct StateFound {
             #expect(left.isEmpty, "\(row.state)")
         case "corrupt":
             #expect((word, content) == ("none", before), "\(row.state)")
-            #expect(directory.record(id).contains("/corrupt/"), "\(row.state)")
+            let moved = [directory.record(id), directory.data(id)]
+            #expect(moved.contains { $0.contains("/corrupt/") }, "\(row.state)")
         default: #expect((word, content) == (outcome, before), "\(row.state)")
         }
     }
@@ -77,6 +78,7 @@ struct StateFound {
         if row.word != "\\-", let time = directory.state(of: id)?.queueTime {
             #expect(directory.queueTimes(of: id).contains(time), "\(row.state)")
         }
+        #expect(!FileManager.default.fileExists(atPath: directory.removal(id)), "\(row.state)")
         // The second one finds nothing to do.
         let second = try directory.open().recover()
         #expect(second == Recovery(uploads: second.uploads, skipped: second.skipped))
@@ -94,7 +96,8 @@ struct StateFound {
         switch (row.state, outcome) {
         case ("in-use", _):
             #expect(throws: SpoolError.busy(id)) { try spool.lock(id, seconds: 0) }
-        case ("no-record", _), ("leftover", _), ("set-aside", _):
+        case ("no-record", _), ("removed-content", _), ("removed-name", _), ("leftover", _),
+            ("set-aside", _), ("set-aside-content", _):
             return #expect(try spool.lock(id) == nil)
         case ("record-newer", _), ("response-newer", _):
             #expect {

@@ -46,8 +46,15 @@ final class TemporarySpool {
         )
     }
 
+    /// Later openers find a restarted machine, and the file of a daemon that did not end cleanly.
+    func cutPower() {
+        let daemon = Data("boot\(cuts)\n".utf8)
+        try? daemon.write(to: URL(filePath: "\(path)/daemons/before\(cuts)"))
+        restart()
+    }
+
     /// Later openers find a restarted machine.
-    func cutPower() { cuts += 1 }
+    func restart() { cuts += 1 }
 
     /// In corrupt/ if it was moved there.
     func record(_ id: UploadID) -> String {
@@ -56,8 +63,16 @@ final class TemporarySpool {
         return isCorrupt ? corrupt : "\(path)/uploads/\(id.description.prefix(1))/\(id)"
     }
 
+    /// In corrupt/ if it was moved there.
     func data(_ id: UploadID) -> String {
-        "\(path)/uploads/\(id.description.prefix(1))/\(id).data"
+        let corrupt = "\(path)/corrupt/\(id).data"
+        let isCorrupt = FileManager.default.fileExists(atPath: corrupt)
+        return isCorrupt ? corrupt : "\(path)/uploads/\(id.description.prefix(1))/\(id).data"
+    }
+
+    /// The name that marks the removal of an upload.
+    func removal(_ id: UploadID) -> String {
+        "\(path)/uploads/\(id.description.prefix(1))/\(id).removed"
     }
 
     /// The newest readable state in the record.
@@ -112,7 +127,8 @@ extension UploadCreation {
         repeatable: Bool = true,
         owner: ExactText? = nil,
         fields: HTTPFields = [.contentType: "text/plain"],
-        address: String? = "192.0.2.1"
+        address: String? = "192.0.2.1",
+        promise: UploadPromise = .powerCut
     ) -> UploadCreation {
         UploadCreation(
             id: id,
@@ -123,7 +139,8 @@ extension UploadCreation {
             remoteAddress: address,
             scheme: "https",
             created: WallTime(seconds: 1_795_000_000),
-            isRepeatable: repeatable
+            isRepeatable: repeatable,
+            promise: promise
         )
     }
 }

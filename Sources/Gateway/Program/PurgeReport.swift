@@ -69,10 +69,14 @@ final class PurgeReport {
         )
     }
 
-    /// Prints and counts the removal of a data file without a record.
-    func removed(orphan id: UploadID, _ status: FileStatus) {
-        removed += 1
-        freed += status.diskUsage
+    /// Prints and counts content without a record that was removed, or moved to `corrupt`.
+    func note(orphan id: UploadID, _ status: FileStatus, _ outcome: Spool.Orphan) {
+        var word = isDryRun ? "would move to corrupt" : "moved to corrupt"
+        if outcome == .removed {
+            word = self.word
+            removed += 1
+            freed += status.diskUsage
+        }
         progress.print(
             isJSON
                 ? JSON.line([

@@ -16,7 +16,7 @@ final class Purging {
     /// Each upload needs a file descriptor until then. The usual limit is 1,024; the spool's directories need a
     /// quarter.
     private static let batch = 512
-    /// The minimum age, in seconds, of content without a record; newer content may belong to a creation in progress.
+    /// The minimum age, in seconds, of content without a record that is moved to `corrupt` or removed.
     private static let orphanAge: Int64 = 3_600
     /// The maximum number of uploads in memory during each walk for the oldest ones.
     private static let round = 20_000
@@ -76,10 +76,11 @@ final class Purging {
         }
         if queues.contains(.incoming), !selection.isNarrow {
             let age = selection.olderThan?.components.seconds ?? Self.orphanAge
-            try spool.removeOrphans(
+            try spool.recoverOrphans(
                 unchangedSince: WallTime(seconds: now.seconds - age),
                 isDryRun: report.isDryRun
-            ) { id, status in report.removed(orphan: id, status) }
+            ) { id, status, outcome in report.note(orphan: id, status, outcome) }
+            try removeOldOrphans()
         }
         if total == nil, isWhole { spool.notePurge() }
         report.end(retention, clockLead: spool.clock.lead)
@@ -89,6 +90,20 @@ final class Purging {
     private var isWhole: Bool {
         !report.isDryRun && !selection.isNarrow && selection.olderThan == nil
             && Retention.queues.allSatisfy(queues.contains)
+    }
+
+    /// Removes content from `corrupt` whose record is missing and whose retention has ended.
+    private func removeOldOrphans() throws(SpoolError) {
+        try spool.forEachIdle(
+            in: [.corrupt],
+            since: now,
+            seesUse: report.isDryRun,
+            step: report.looked
+        ) { summary throws(SpoolError) in
+            if retention.isOver(summary, at: now) { due.append(summary) }
+            if due.count >= Self.batch { try removeDue() }
+        }
+        try removeDue()
     }
 
     private func forEachDue(

@@ -295,6 +295,14 @@ package final class Spool: Sendable {
         }
         switch read {
         case .failure(let fault) where fault.kind == .unwritten:
+            // Only a power failure leaves content with such a record.
+            let size = try onDisk { () throws(SystemError) in
+                try files.content.data?.status().size ?? 0
+            }
+            if size > 0, !isAfterPowerFailure {
+                try files.setAside()
+                throw .corrupt(lock.id, reason: fault.reason)
+            }
             try files.remove(of: nil)
             return nil
         case .failure(let fault) where fault.kind == .newer:

@@ -23,6 +23,9 @@ package struct Retention: Sendable {
     /// The queues whose expired uploads are removed.
     package static let queues: [Queue] = [.incoming, .hold, .delivered]
 
+    /// How long content whose record is missing is kept in `corrupt`, in seconds.
+    private static let orphanRetention: Int64 = 7 * 86_400
+
     /// Whether the settings contain this route.
     package func knows(_ route: String?) -> Bool {
         route.map { routes[exactly: $0] != nil } ?? false
@@ -51,6 +54,7 @@ package struct Retention: Sendable {
     }
 
     private func promised(_ summary: UploadSummary) -> Int64? {
+        if summary.lacksRecord { return Self.orphanRetention }
         // All other uploads in `hold` wait for an operator, without limit.
         if summary.queue == .hold, summary.holdCause != .failed { return nil }
         guard let route = summary.creation.flatMap({ routes[exactly: $0.route] }) else {

@@ -158,7 +158,9 @@ extension Deliveries {
         removeOldHandovers(settings, now)
         do throws(SpoolError) {
             try removeOld(in: queues, Retention(settings), now)
-            if queues == Retention.queues { spool.notePurge() }
+            guard queues == Retention.queues else { return }
+            try removeOld(in: [.corrupt], Retention(settings), now)
+            spool.notePurge()
         } catch {
             log.spoolFailed(error, upload: nil)
         }

@@ -130,11 +130,34 @@ final class SpoolLayout: Sendable {
 
     // MARK: Walking
 
+    /// The files of one identity when its subdirectory was read.
     struct Found {
         let id: UploadID
-        /// Whether the upload had a record when its subdirectory was read.
         let hasRecord: Bool
-        var hasData: Bool
+        var hasData = false
+        /// Whether a removal of the upload was begun.
+        var isRemovalBegun = false
+    }
+
+    /// Returns which files an identity has in `uploads`.
+    func found(_ id: UploadID) throws(SystemError) -> Found {
+        let name = FileName(id)
+        let directory = directory(of: name)
+        return Found(
+            id: id,
+            hasRecord: try directory.status(of: name.record) != nil,
+            hasData: try directory.status(of: name.data) != nil,
+            isRemovalBegun: try directory.status(of: name.removal) != nil
+        )
+    }
+
+    /// Returns the identities that have a record or content in `corrupt`, in order.
+    func corruptUploads() throws(SystemError) -> [UploadID] {
+        let names = try corrupt.names().map { name in
+            name.hasSuffix(FileName.dataSuffix)
+                ? name.dropLast(FileName.dataSuffix.count) : name[...]
+        }
+        return Set(names).sorted().compactMap { UploadID($0) }
     }
 
     /// Calls `body` with every upload that has a file in `uploads`.
@@ -153,18 +176,20 @@ final class SpoolLayout: Sendable {
                 try unread(directory, error)
                 continue
             }
-            // In sorted order, a data file follows its record.
+            // In sorted order, the other files follow the record.
             var found: Found?
             for name in names.sorted() where name.hasPrefix(first) {
                 let isData = name.hasSuffix(FileName.dataSuffix)
-                let text = isData ? name.dropLast(FileName.dataSuffix.count) : name[...]
-                guard let id = UploadID(text) else { continue }
-                if isData, found?.id == id {
-                    found?.hasData = true
-                    continue
+                let isRemoval = !isData && name.hasSuffix(FileName.removalSuffix)
+                let suffix =
+                    isData ? FileName.dataSuffix : isRemoval ? FileName.removalSuffix : ""
+                guard let id = UploadID(name.dropLast(suffix.count)) else { continue }
+                if found?.id != id {
+                    if let found { try body(found) }
+                    found = Found(id: id, hasRecord: suffix.isEmpty)
                 }
-                if let found { try body(found) }
-                found = Found(id: id, hasRecord: !isData, hasData: isData)
+                if isData { found?.hasData = true }
+                if isRemoval { found?.isRemovalBegun = true }
             }
             if let found { try body(found) }
         }
@@ -244,9 +269,12 @@ final class SpoolLayout: Sendable {
 /// The names of one upload's files.
 struct FileName {
     static let dataSuffix = ".data"
+    static let removalSuffix = ".removed"
     /// The name of the record, which is the upload's identity.
     let record: String
     var data: String { record + Self.dataSuffix }
+    /// The name of an empty file that exists while the upload is removed, and explains content without a record.
+    var removal: String { record + Self.removalSuffix }
     /// The index of the files' subdirectory in `SpoolLayout.uploads`.
     let number: Int
 

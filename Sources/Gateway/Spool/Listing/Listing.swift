@@ -81,12 +81,8 @@ extension Spool {
     private func forEachCorrupt(
         _ body: (UploadSummary) throws(SpoolError) -> Void
     ) throws(SpoolError) {
-        let names = try onDisk { () throws(SystemError) in try layout.corrupt.names() }
-        for name in names.sorted() {
-            guard let id = UploadID(name) else { continue }
-            let seen = try onDisk { () throws(SystemError) in
-                try summaryOfNames(id, in: layout.corrupt)
-            }
+        for id in try onDisk({ () throws(SystemError) in try layout.corruptUploads() }) {
+            let seen = try onDisk { () throws(SystemError) in try summaryOfCorrupt(id) }
             if let seen { try body(seen) }
         }
     }
@@ -97,7 +93,7 @@ extension Spool {
     package func look(at id: UploadID) throws(SpoolError) -> UploadSummary? {
         try onDisk { () throws(SystemError) in
             if let found = try summary(of: id, knowing: creations) { return found }
-            return try summaryOfNames(id, in: layout.corrupt)
+            return try summaryOfCorrupt(id)
         }
     }
 
@@ -168,6 +164,21 @@ extension Spool {
         }
     }
 
+    /// Returns the summary of an upload, or of content without a record, in `corrupt`.
+    private func summaryOfCorrupt(_ id: UploadID) throws(SystemError) -> UploadSummary? {
+        if let summary = try summaryOfNames(id, in: layout.corrupt) { return summary }
+        guard let data = try layout.corrupt.status(of: FileName(id).data) else { return nil }
+        var summary = UploadSummary(
+            id: id,
+            nil,
+            status: data,
+            data: data,
+            fault: UploadSummary.noRecord
+        )
+        (summary.diskUsage, summary.lacksRecord) = (data.diskUsage, true)
+        return summary
+    }
+
     /// Returns the summary of an upload from its files' status, without reading its record.
     private func summaryOfNames(
         _ id: UploadID,
@@ -181,6 +192,9 @@ extension Spool {
 }
 
 extension UploadSummary {
+    /// The reason of content in `corrupt` whose record is missing.
+    static let noRecord = "its record is missing"
+
     init(
         id: UploadID,
         _ record: LoadedRecord?,

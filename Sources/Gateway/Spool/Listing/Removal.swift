@@ -1,7 +1,7 @@
 // Removes listed uploads in batches, because the calls that make removals durable are the main cost.
 //
-// Invariant: an upload is removed only under its lock and only if unchanged, its record is removed before its content,
-// and a removal that was reported is final.
+// Invariant: an upload is removed only under its lock and only if unchanged, content without a record has a name that
+// explains it, and a removal that was reported is final.
 
 import SpoolgatePosix
 package import SpoolgateUploadProtocol
@@ -44,7 +44,7 @@ extension Spool {
             }
         }
         try onDisk { () throws(SystemError) in
-            try removeContent(of: begun.compactMap(\.files), durably: true)
+            try finishRemovals(of: begun.compactMap(\.files), durably: true)
         }
         for one in begun { note(one.summary, true) }
         if let failure { throw failure }
@@ -73,27 +73,29 @@ extension Spool {
             else {
                 return nil
             }
-            try files.record.remove(of: summary.creation?.client)
+            try files.beginRemoval(of: summary.creation?.client)
             return files
         }
         if let files { begun = Begun(summary: summary, lock: lock, files: files) }
         return begun
     }
 
-    /// Removes an upload in `corrupt`.
+    /// Removes an upload in `corrupt`, its content first, so that no content remains without a record.
     ///
-    /// Returns false if its record is missing or one of its names is a directory.
+    /// Returns false if neither its record nor its content is in `corrupt`, or one of its names is a directory.
     private func removeNames(_ id: UploadID) throws(SpoolError) -> Bool {
         let name = FileName(id)
-        let places = [
-            (layout.corrupt, name.record), (layout.directory(of: name), name.data),
-        ]
+        let uploads = layout.directory(of: name)
         return try onDisk { () throws(SystemError) in
-            guard try layout.corrupt.status(of: name.record) != nil else { return false }
-            for (directory, name) in places
-            where try directory.status(of: name)?.isDirectory == true { return false }
-            for (directory, name) in places { try disk.unlink(name, in: directory) }
-            try disk.syncDirectory(layout.directory(of: name))
+            let record = try layout.corrupt.status(of: name.record)
+            let orphan = try layout.corrupt.status(of: name.data)
+            guard record != nil || orphan != nil, record?.isDirectory != true else { return false }
+            if record != nil {
+                if try uploads.status(of: name.data)?.isDirectory == true { return false }
+                try disk.unlink(name.data, in: uploads)
+                try disk.syncDirectory(uploads)
+            }
+            for name in [name.data, name.record] { try disk.unlink(name, in: layout.corrupt) }
             try disk.syncDirectory(layout.corrupt)
             return true
         }

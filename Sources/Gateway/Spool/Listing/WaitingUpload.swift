@@ -108,8 +108,8 @@ extension Spool {
         }
     }
 
-    /// Returns the number of records in `corrupt`.
+    /// Returns the number of uploads in `corrupt`, including content whose record is missing.
     package func corruptCount() throws(SpoolError) -> Int {
-        try onDisk { () throws(SystemError) in try layout.corrupt.names() }.count
+        try onDisk { () throws(SystemError) in try layout.corruptUploads() }.count
     }
 }

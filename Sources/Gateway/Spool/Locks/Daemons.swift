@@ -114,6 +114,23 @@ extension Spool {
         )
     }
 
+    /// Whether daemons of an earlier boot have not ended cleanly, and their uploads have not all been recovered since.
+    ///
+    /// In a shared spool, other daemons count as such.
+    var isAfterPowerFailure: Bool {
+        let names = (try? layout.daemons.names()) ?? []
+        return names.contains { name in
+            let found = try? writer(ofDaemon: name)
+            return found != nil && found != writer
+        }
+    }
+
+    /// Returns the writer in a daemon's file; nil if the daemon is starting, or the file is missing.
+    private func writer(ofDaemon name: String) throws(SystemError) -> String? {
+        let text = try SpoolLayout.text(of: name, in: layout.daemons)
+        return text.flatMap { $0.split(separator: "\n").first }.map { String($0) }
+    }
+
     /// Removes this process's file at a clean shutdown, so that its uploads need no recovery.
     package func leave() {
         let own = daemons.membership.update { membership in

@@ -8,7 +8,7 @@ import SpoolgateUploadProtocol
 struct Census: Equatable {
     /// The number of bytes of content in data files, excluding files without a name.
     var data: Int64 = 0
-    /// The number of bytes of records, including those in `corrupt`.
+    /// The number of bytes of records, including the files in `corrupt`.
     var records: Int64 = 0
     /// The number of uploads with a record, excluding those in `corrupt`.
     var uploads = 0
@@ -50,10 +50,15 @@ extension SpoolLayout {
                 census += counted
             }
         }
-        for name in try corrupt.names() {
-            census.records += try corrupt.status(of: name)?.size ?? 0
-        }
+        census.records += try sizeOfCorrupt()
         return census
+    }
+
+    /// The number of bytes of the files in `corrupt`.
+    func sizeOfCorrupt() throws(SystemError) -> Int64 {
+        var size: Int64 = 0
+        for name in try corrupt.names() { size += try corrupt.status(of: name)?.size ?? 0 }
+        return size
     }
 
     /// Counts one upload, and returns its record if `readingRecord` is true.

@@ -120,6 +120,8 @@ package struct UploadSummary: Sendable, Equatable {
     /// The status of the stored final response, or nil if it is missing or unreadable.
     package var status: Int?
     package var isInUse: Bool
+    /// Whether the upload is content in `corrupt` whose record is missing.
+    package var lacksRecord = false
     /// The node that last changed the upload's state, or nil if the spool is not shared.
     package var node: String?
 }

@@ -11,9 +11,9 @@ package import SpoolgateUploadProtocol
 package struct Recovery: Sendable, Equatable {
     /// The number of uploads that were in delivery when a process crashed, and are now deferred or held.
     package var interrupted = 0
-    /// The number of removed files that belonged to no upload: data files without a record, and incomplete records.
+    /// The number of uploads whose removal a crash had interrupted, and of incomplete records, which were removed.
     package var orphans = 0
-    /// The number of uploads moved to `corrupt`.
+    /// The number of uploads, and of data files whose record is missing, that were moved to `corrupt`.
     package var corrupt = 0
     /// The number of uploads removed because a power failure came before any offset was durable, or a crash before
     /// their parts were joined.
@@ -29,7 +29,7 @@ package struct Recovery: Sendable, Equatable {
     package enum Finding: Sendable, Equatable {
         /// This upload was put on hold, because a retry of its interrupted attempt could deliver it twice.
         case held(UploadID)
-        /// This upload was moved to `corrupt`.
+        /// This upload, or content whose record is missing, was moved to `corrupt`.
         case setAside(UploadID, reason: String)
         /// This upload could not be read or repaired, and is unchanged. Nil means that a directory of uploads could not
         /// be read.
@@ -61,6 +61,7 @@ extension Spool {
                     look(at: found, &recovery, &census, note)
                 }
             )
+            census.records += (try? layout.sizeOfCorrupt()) ?? 0
             return census
         }
         try? removeTemporaries()
@@ -83,8 +84,10 @@ extension Spool {
         // Discarded, because the walk has already counted the spool.
         var census = Census()
         for id in skipped {
-            // Assuming content costs at most one lock, under which nothing is removed.
-            let found = SpoolLayout.Found(id: id, hasRecord: true, hasData: true)
+            guard let found = try? layout.found(id) else {
+                recovery.skipped.append(id)
+                continue
+            }
             look(at: found, &recovery, &census) { finding in
                 if case .leftAlone = finding { return }
                 note(finding)
@@ -106,7 +109,7 @@ extension Spool {
             recovery.corrupt += 1
             note(.setAside(found.id, reason: reason))
         } catch .busy {
-            recovery.uploads += 1
+            recovery.uploads += found.hasRecord ? 1 : 0
             recovery.skipped.append(found.id)
         } catch {
             recovery.failed += 1
@@ -123,14 +126,19 @@ extension Spool {
         _ note: (Recovery.Finding) -> Void
     ) throws(SpoolError) {
         guard found.hasRecord else {
-            if try removeOrphan(found.id) { recovery.orphans += 1 }
+            switch try recoverOrphan(found.id) {
+            case .removed: recovery.orphans += 1
+            case .setAside: throw .corrupt(found.id, reason: UploadSummary.noRecord)
+            case nil: break
+            }
             return
         }
         let seen = try onDisk { () throws(SystemError) in
             try layout.census(of: found, readingRecord: true)
         }
         guard let (counted, record) = seen else { return }
-        if try isInNeed(record, found) {
+        let isInNeed = try isInNeed(record, found, content: counted.data)
+        if isInNeed {
             let before = record.flatMap { try? $0.get().state.queue }
             guard let upload = try tryLock(found.id) else {
                 if isThere(found.id) {
@@ -144,6 +152,9 @@ extension Spool {
                 return
             }
             defer { upload.unlock() }
+            if found.isRemovalBegun {
+                try onDisk { () throws(SystemError) in try upload.files.forgetRemoval() }
+            }
             try upload.record.restoreName()
             if before == .active {
                 recovery.interrupted += 1
@@ -157,19 +168,21 @@ extension Spool {
     /// Returns whether an upload needs a repair that no later request may trigger.
     private func isInNeed(
         _ record: Result<LoadedRecord, UnreadableRecord>?,
-        _ found: SpoolLayout.Found
+        _ found: SpoolLayout.Found,
+        content size: Int64
     ) throws(SpoolError) -> Bool {
         guard let record else { return true }
         switch record {
         case .failure(let fault): return fault.kind != .newer
         case .success(let loaded):
             let state = loaded.state
-            if state.queue == .active { return true }
+            if state.queue == .active || found.isRemovalBegun { return true }
             if state.queue == .incoming, loaded.creation.kind.isFinal {
                 return true
             }
             if state.writer != writer, state.durable == nil { return true }
             if state.queue == .delivered { return found.hasData }
+            if size < state.durable ?? 0 { return true }
             guard let time = state.queueTime else { return false }
             return try onDisk { () throws(SystemError) in
                 try layout.queue.status(of: QueueName(time, found.id).text) == nil
@@ -184,47 +197,117 @@ extension Spool {
 
     // MARK: Files of no upload
 
-    /// Removes data files without a record; other processes may be using the spool.
+    /// What was done with the files of an identity without a record.
+    package enum Orphan: Sendable {
+        /// A crash had interrupted the removal of the upload; it was completed.
+        case removed
+        /// Nothing explains why the record is missing; the content was moved to `corrupt`.
+        case setAside
+    }
+
+    /// Completes interrupted removals, and moves content whose record is missing to `corrupt`; other processes may be
+    /// using the spool.
     ///
     /// - Parameters:
-    ///   - limit: the time since which a file must not have changed to be removed.
-    ///   - isDryRun: whether to call `note` without removing the files.
+    ///   - limit: the time since which content must not have changed to be moved or removed.
+    ///   - isDryRun: whether to call `note` without changing anything.
     ///   - note: called with each such file.
-    /// - Throws: `.disk` if the spool could not be read, or a file could not be removed.
-    package func removeOrphans(
+    /// - Throws: `.disk` if the spool could not be read, or a file could not be moved or removed.
+    package func recoverOrphans(
         unchangedSince limit: WallTime,
         isDryRun: Bool,
-        _ note: (UploadID, FileStatus) -> Void
+        _ note: (UploadID, FileStatus, Orphan) -> Void
     ) throws(SpoolError) {
         try walk { (found) throws(SpoolError) in
             guard !found.hasRecord else { return }
             let name = FileName(found.id)
             let status = try onDisk { () throws(SystemError) in
-                try layout.directory(of: name).status(of: name.data)
+                try layout.directory(of: name).status(of: found.hasData ? name.data : name.removal)
             }
-            guard let status, status.isRegular, status.modified <= limit,
-                try removeOrphan(found.id, isDryRun: isDryRun)
-            else { return }
-            note(found.id, status)
+            guard let status, status.modified <= limit else { return }
+            var outcome: Orphan?
+            do throws(SpoolError) {
+                outcome = try recoverOrphan(found.id, isDryRun: isDryRun)
+            } catch {
+                guard case .busy = error else { throw error }
+            }
+            if let outcome, found.hasData { note(found.id, status, outcome) }
         }
     }
 
-    /// Removes a data file without a record; returns whether it was removed, or would be if `isDryRun` is true.
+    /// Removes or moves the files of an identity without a record; returns nil if they are left as they are.
     ///
     /// A record is created before its data file, so a data file without a record never gets a record later. The data
     /// file of an upload in `corrupt` is kept.
-    private func removeOrphan(_ id: UploadID, isDryRun: Bool = false) throws(SpoolError) -> Bool {
+    ///
+    /// - Throws: `.busy` if a process uses the content; `.disk`.
+    private func recoverOrphan(
+        _ id: UploadID,
+        isDryRun: Bool = false
+    ) throws(SpoolError) -> Orphan? {
         let name = FileName(id)
+        let directory = layout.directory(of: name)
+        let isExplained: Bool? = try onDisk { () throws(SystemError) in
+            guard try directory.status(of: name.record) == nil else { return nil }
+            let isRemovalBegun = try directory.status(of: name.removal) != nil
+            guard try layout.corrupt.status(of: name.record) == nil else {
+                if isRemovalBegun, !isDryRun { try disk.unlink(name.removal, in: directory) }
+                return nil
+            }
+            if isRemovalBegun { return true }
+            return try directory.status(of: name.data).map(isLeftByPowerFailure)
+        }
+        guard let isExplained else { return nil }
+        if isExplained {
+            if !isDryRun {
+                try onDisk { () throws(SystemError) in try completeRemoval(name, in: directory) }
+            }
+            return .removed
+        }
+        return try setAsideOrphan(id, name, isDryRun: isDryRun) ? .setAside : nil
+    }
+
+    /// Whether content can be without its record because of a power failure.
+    ///
+    /// On btrfs, fdatasync of content keeps its name, even if the record's older name is lost. A restored file, and one
+    /// whose record was lost later, is never taken for such content.
+    private func isLeftByPowerFailure(_ content: FileStatus) -> Bool {
+        isAfterPowerFailure && content.changed <= content.modified
+            && content.changed.seconds < clock.offset
+    }
+
+    private func completeRemoval(
+        _ name: FileName,
+        in directory: Directory
+    ) throws(SystemError) {
+        let size = try directory.status(of: name.data)?.size ?? 0
+        if try disk.unlink(name.data, in: directory) { room.giveBack(size) }
+        try disk.unlink(name.removal, in: directory)
+    }
+
+    /// Moves content without a record to `corrupt`; returns false if there is none, or an earlier one is there.
+    private func setAsideOrphan(
+        _ id: UploadID,
+        _ name: FileName,
+        isDryRun: Bool
+    ) throws(SpoolError) -> Bool {
+        let directory = layout.directory(of: name)
+        let file = try onDisk { () throws(SystemError) -> OpenFile? in
+            guard try directory.status(of: name.data)?.isRegular == true,
+                try layout.corrupt.status(of: name.data) == nil
+            else { return nil }
+            return try layout.openData(name)
+        }
+        guard let file else { return false }
+        // A process that removes the upload has locked the content.
+        guard try onDisk({ () throws(SystemError) in try file.tryLock() }) else { throw .busy(id) }
         return try onDisk { () throws(SystemError) in
-            let directory = layout.directory(of: name)
-            guard try directory.status(of: name.record) == nil,
-                try layout.corrupt.status(of: name.record) == nil,
-                let status = try directory.status(of: name.data), status.isRegular
-            else { return false }
+            guard try file.status().names > 0 else { return false }
             if isDryRun { return true }
-            let isRemoved = try disk.unlink(name.data, in: directory)
-            if isRemoved { room.giveBack(status.size) }
-            return isRemoved
+            // Its retention starts now.
+            try disk.touch(file.descriptor, subject: file.subject)
+            try disk.rename(name.data, in: directory, to: name.data, in: layout.corrupt)
+            return true
         }
     }
 

@@ -111,16 +111,45 @@ struct UploadFiles {
         spool.room.giveBackUpload(of: nil, isFinished: true)
     }
 
-    /// Removes the upload: first the record, so that a partially removed upload is never found, then the data file.
+    /// Removes the upload.
     ///
     /// The removal is durable on return if `durably` is true.
     ///
     /// - Throws: `.disk` if a part of the upload still exists or may be restored by a power failure.
     func remove(of client: ClientName?, durably: Bool = false) throws(SpoolError) {
         try spool.onDisk { () throws(SystemError) in
-            try record.remove(of: client)
-            try spool.removeContent(of: [self], durably: durably)
+            try beginRemoval(of: client)
+            try spool.finishRemovals(of: [self], durably: durably)
         }
+    }
+
+    /// Removes the record, so that a partially removed upload is never found; `finishRemovals` removes the rest.
+    ///
+    /// The name that marks the removal is created first. Without it, content that a crash leaves looks like that of a
+    /// lost record, and is kept.
+    ///
+    /// - Throws: an error if the record still exists; the upload is then unchanged.
+    func beginRemoval(of client: ClientName?) throws(SystemError) {
+        if content.data != nil {
+            // On a full disk, the removal must succeed all the same.
+            try? spool.disk.createEmpty(name.removal, in: spool.layout.directory(of: name))
+        }
+        do throws(SystemError) { try record.remove(of: client) } catch {
+            try? forgetRemoval()
+            throw error
+        }
+    }
+
+    /// Removes the name that marks a removal.
+    func forgetRemoval() throws(SystemError) {
+        try spool.disk.unlink(name.removal, in: spool.layout.directory(of: name))
+    }
+
+    /// Removes the content after `beginRemoval(of:)`.
+    fileprivate func finishRemoval() throws(SystemError) {
+        let isMarked = content.data != nil
+        try content.remove()
+        if isMarked { try forgetRemoval() }
     }
 
     // MARK: Repairing
@@ -237,11 +266,11 @@ struct UploadFiles {
 }
 
 extension Spool {
-    /// Removes the data files of uploads whose records were removed.
+    /// Removes the content of uploads whose records were removed.
     ///
     /// - Throws: an error if a part of an upload still exists or may be restored by a power failure.
-    func removeContent(of removed: [UploadFiles], durably: Bool) throws(SystemError) {
-        for files in removed { try files.content.remove() }
+    func finishRemovals(of removed: [UploadFiles], durably: Bool) throws(SystemError) {
+        for files in removed { try files.finishRemoval() }
         guard durably else { return }
         // After a power failure, a directory has its changes up to some point, in order, so no record remains without
         // its content.
