@@ -152,6 +152,14 @@ struct DiskModel {
         }
     }
 
+    mutating func syncAll() {
+        for node in files.keys { sync(node) }
+        for (node, folder) in folders {
+            folders[node] = Folder(durable: folder.entries(after: folder.changes.count))
+        }
+        ordered = lastOrder
+    }
+
     /// Makes both entries of a move durable together: a moved file is never lost.
     private mutating func keepAddition(of move: Int) {
         for (node, folder) in folders {

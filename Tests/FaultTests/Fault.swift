@@ -65,7 +65,8 @@ enum Fault: Sendable, CustomStringConvertible {
 
     static func all(for call: Disk.Call, _ number: Int, _ effort: Effort) -> [Fault] {
         // These calls are too few for each fault to have its turn.
-        if case .sample(let turn) = effort, [.truncate, .makeDirectory, .copy].contains(call) {
+        let rare: [Disk.Call] = [.truncate, .makeDirectory, .copy, .syncFileSystem]
+        if case .sample(let turn) = effort, rare.contains(call) {
             return all(for: call, number, .whole(seeds: [UInt64(turn)]))
         }
         var faults: [Fault] = [.fails(EIO), .death]
@@ -78,9 +79,8 @@ enum Fault: Sendable, CustomStringConvertible {
         switch call {
         case .create: faults.append(.fails(EMFILE))
         case .write, .copy: faults.append(.short)
-        case .createEmpty, .makeDirectory, .truncate, .sync, .syncDirectory, .link, .rename,
-            .unlink,
-            .touch:
+        case .createEmpty, .makeDirectory, .truncate, .sync, .syncDirectory, .syncFileSystem, .link,
+            .rename, .unlink, .touch:
             break
         }
         // Directories apart: a starting daemon syncs one, and a journal would include the others.
@@ -115,7 +115,7 @@ enum Fault: Sendable, CustomStringConvertible {
     static func needsRoom(_ call: Disk.Call) -> Bool {
         switch call {
         case .create, .createEmpty, .makeDirectory, .write, .copy, .link, .rename, .sync: true
-        case .truncate, .syncDirectory, .unlink, .touch: false
+        case .truncate, .syncDirectory, .syncFileSystem, .unlink, .touch: false
         }
     }
 

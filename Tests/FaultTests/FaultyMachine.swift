@@ -221,6 +221,7 @@ final class FaultyMachine: Sendable {
         case .synced(let file): if !isLie(state) { with(file, &state) { $0.sync($1) } }
         case .syncedDirectory(let path):
             if !isLie(state) { state.model.syncFolder(relative(path)) }
+        case .syncedFileSystem: if !isLie(state) { state.model.syncAll() }
         case .linked(let file, let path):
             with(file, &state) { $0.enter($1, as: relative(path)) }
         case .renamed(let source, let target):

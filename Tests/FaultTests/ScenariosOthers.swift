@@ -173,4 +173,26 @@ extension Scenario {
             try client.append(from: first, on: world.daemon)
             if method == .put { try client.append(from: client.length, on: world.daemon) }
         }
+        + each("promised until a power cut, stopped cleanly", process) { world, method in
+            let client = world.client(method)
+            try client.create(upTo: first, complete: false, on: world.daemon)
+            try client.append(from: first, upTo: second, ends: .cut, on: world.daemon)
+            try client.retrieve(on: world.daemon)
+            client.isKeptByStop = try world.stopCleanly()
+            try world.cutPower(PowerCut(content: .lost, names: .undone, order: .apart))
+            client.isKeptByStop = false
+            let new = try world.startDaemon()
+            try world.walk(by: new)
+            try client.append(from: client.retrieve(on: new), on: new)
+        }
+}
+
+extension World {
+    /// Ends the daemon as SIGTERM does; returns whether it made all uploads durable.
+    fileprivate func stopCleanly() throws -> Bool {
+        let isDurable = (try? daemon.spool.makeAllDurable()) != nil
+        if machine.isDead(daemon.process) { throw Stopped() }
+        daemon.spool.leave()
+        return isDurable
+    }
 }

@@ -52,6 +52,8 @@ final class UploadClient {
     var attemptsBeforeRequeue: Int?
     /// It cancelled the upload or let it expire.
     var isGivenUp = false
+    /// A clean stop has made everything durable, and nothing has changed since.
+    var isKeptByStop = false
     var digests = Digests.none
     private(set) var isCancelled = false
     private(set) var numbers: [Int]
@@ -266,7 +268,7 @@ final class UploadClient {
 
     /// Forgets the state that need not survive a power failure.
     func notePowerCut() {
-        guard !survivesPowerCut else { return }
+        guard !survivesPowerCut, !isKeptByStop else { return }
         told = nil
         isHeld = false
     }

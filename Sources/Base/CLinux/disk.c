@@ -11,6 +11,10 @@ int spoolgate_open_nameless(int directory, const char *path, unsigned mode) {
     return openat(directory, path, O_TMPFILE | O_RDWR | O_CLOEXEC, (mode_t) mode);
 }
 
+int spoolgate_sync_file_system(int descriptor) {
+    return syncfs(descriptor);
+}
+
 void spoolgate_begin_write_back(int descriptor, int64_t position, int64_t count) {
     (void) sync_file_range(descriptor, position, count, SYNC_FILE_RANGE_WRITE);
 }

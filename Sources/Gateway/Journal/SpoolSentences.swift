@@ -44,6 +44,13 @@ extension SpoolError: CustomStringConvertible {
                 + "this line"
         case .unusable(let directory, let reason, let advice):
             "cannot use \(directory) as the spool: \(reason); \(advice)"
+        case .unrecovered(let id):
+            "upload \(id) was left unchanged: the machine stopped before its content was durable; a daemon removes it "
+                + "when it starts"
+        case .otherBoot(let directory, let daemon, let own):
+            "\(directory) was left unchanged: the running daemon sees the boot identity \(daemon), this process sees "
+                + "\(own); run it with the daemon's view of /proc: nsenter --mount --target "
+                + "$(systemctl show -P MainPID spoolgate) spoolgate ..."
         case .bootUnknown(let error):
             "\(error); without it, a power failure cannot be distinguished from a crash; remove ProcSubset=pid "
                 + "from the service, and anything else that hides /proc/sys"

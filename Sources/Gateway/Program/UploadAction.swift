@@ -40,7 +40,7 @@ struct UploadAction {
 
     init(_ options: SettingsOptions, word: String, json: Bool) throws(CommandFailure) {
         let settings = try options.settings()
-        spool = try openSpool(settings)
+        spool = try openSpoolForChange(settings)
         let log = Log(Serve.logger(.warning, node: settings.node))
         events = Events(settings, spool: spool, log: log)
         self.word = word

@@ -78,7 +78,9 @@ extension SpoolError {
         case .exhausted: .noDescriptor
         case .busy: .uploadInUse
         case .corrupt: .uploadLost
-        case .disk, .newer, .contradiction, .unusable, .bootUnknown: .spoolFailed
+        case .disk, .newer, .contradiction, .unusable, .unrecovered, .otherBoot,
+            .bootUnknown:
+            .spoolFailed
         }
     }
 }

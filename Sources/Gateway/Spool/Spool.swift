@@ -28,6 +28,9 @@ package final class Spool: Sendable {
     /// The uploads whose files another host may have left too short.
     let settling: SettlingUploads
     let syncedStates = SyncedStates()
+    let undurable = UndurableUploads()
+    /// Whether this process may remove uploads that a power failure has made worthless; false for commands.
+    let isRecovering: Bool
     /// Runs a sync on another thread while more content is received.
     let runBeside: HelperThreads.Run
     package let buffers = BufferPool()
@@ -80,7 +83,8 @@ package final class Spool: Sendable {
             node,
             writer,
             runBeside,
-            settling
+            settling,
+            isRecovering: true
         )
         if quota != nil {
             do throws(SystemError) {
@@ -95,6 +99,9 @@ package final class Spool: Sendable {
     }
 
     /// Opens an existing spool for listing and changing uploads; creates no upload and no directory.
+    ///
+    /// An upload that only a daemon may remove, after a power failure, is left unchanged: locking it throws
+    /// `.unrecovered`.
     ///
     /// - Throws: the errors of `init(directory:reserve:quota:disk:clock:node:writer:runBeside:)`.
     package convenience init(
@@ -113,7 +120,8 @@ package final class Spool: Sendable {
             node,
             nil,
             Self.syncThreads(),
-            Self.settling
+            Self.settling,
+            isRecovering: false
         )
     }
 
@@ -127,9 +135,11 @@ package final class Spool: Sendable {
         _ node: String?,
         _ writer: String?,
         _ runBeside: @escaping HelperThreads.Run,
-        _ settling: Duration
+        _ settling: Duration,
+        isRecovering: Bool
     ) throws(SpoolError) {
         self.layout = layout
+        self.isRecovering = isRecovering
         self.runBeside = runBeside
         self.settling = SettlingUploads(for: settling)
         self.directory = directory

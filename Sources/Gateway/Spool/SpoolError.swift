@@ -33,6 +33,11 @@ package enum SpoolError: Error, Sendable, Equatable {
         reason: String,
         advice: String = "check --spool or spool.directory"
     )
+    /// A power failure came before the upload was durable, and only a daemon removes it.
+    case unrecovered(UploadID)
+    /// A running daemon sees another boot identity of the kernel than this process, which therefore could take a
+    /// living upload for one that a power failure has damaged.
+    case otherBoot(directory: String, daemon: String, own: String)
     /// The kernel's boot identity, which is needed to detect a power failure, cannot be read.
     case bootUnknown(SystemError)
 }
@@ -48,7 +53,7 @@ extension SpoolError {
         switch self {
         case .full, .overQuota: true
         case .disk, .fewFiles, .tooMany, .noSpace, .busy, .exhausted, .corrupt, .newer,
-            .contradiction, .unusable, .bootUnknown:
+            .contradiction, .unusable, .unrecovered, .otherBoot, .bootUnknown:
             false
         }
     }

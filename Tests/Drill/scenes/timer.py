@@ -29,6 +29,14 @@ def purge(day):
     day.check("young.bin" in result.output, "a recently interrupted one is kept")
     result = day.run("upload resume abandoned.bin")
     day.check("404" in result.output, "the client of the old one receives 404")
+    result = day.run(
+        "unshare --mount sh -c 'mount --bind /etc/machine-id /proc/sys/kernel/random/boot_id "
+        "&& spoolgate purge'"
+    )
+    day.check(
+        not result.ok and "sees the boot identity" in result.output,
+        "a command that sees another boot of the machine than the daemon is refused",
+    )
     day.resume("young.bin")
     day.check_delivered("young.bin")
 

@@ -19,6 +19,9 @@ int spoolgate_memory_file(const char *name);
    fdatasync(2) must report. */
 void spoolgate_begin_write_back(int descriptor, int64_t position, int64_t count);
 
+/* syncfs(2): makes every file of the file system that has `descriptor` durable. 0 or -1. */
+int spoolgate_sync_file_system(int descriptor);
+
 /* copy_file_range(2): copies between files, sharing storage if the file system can. Returns the number of bytes copied,
    0 at the end of the source, -1 on error. */
 int64_t spoolgate_copy(int source, int64_t from, int target, int64_t to, int64_t count);

@@ -18,6 +18,7 @@ package struct Disk: Sendable {
         case truncate = "ftruncate"
         case sync = "fdatasync"
         case syncDirectory = "fsync"
+        case syncFileSystem = "syncfs"
         case link = "linkat"
         case rename = "renameat"
         case unlink = "unlinkat"
@@ -51,6 +52,8 @@ package struct Disk: Sendable {
         case truncated(Int32, size: Int64)
         case synced(Int32)
         case syncedDirectory(path: String)
+        /// All files and directories were made durable.
+        case syncedFileSystem
         case linked(Int32, path: String)
         case renamed(from: String, to: String)
         case unlinked(path: String)
@@ -238,6 +241,14 @@ package struct Disk: Sendable {
         defer { Self.syncTimes.add(nanoseconds: watch.nanoseconds) }
         try Call.syncDirectory.check(fsync(directory.descriptor.number), directory.path)
         witness?(.syncedDirectory(path: directory.path))
+    }
+
+    /// Makes every file and directory of the file system that has `directory` durable.
+    package func syncFileSystem(of directory: Directory) throws(SystemError) {
+        _ = try check?(.syncFileSystem, directory.path)
+        let number = directory.descriptor.number
+        try Call.syncFileSystem.check(spoolgate_sync_file_system(number), directory.path)
+        witness?(.syncedFileSystem)
     }
 
     /// Sets a directory's mode to 0700, as part of its creation.

@@ -193,6 +193,15 @@ struct List: SpoolgateCommand {
     }
 }
 
+/// Opens the spool to change uploads; throws an error if it does not exist, or a daemon sees another boot of the machine.
+func openSpoolForChange(_ settings: Settings) throws(CommandFailure) -> Spool {
+    let spool = try openSpool(settings)
+    do throws(SpoolError) { try spool.checkBoot() } catch {
+        throw CommandFailure(code: .unavailable, sentence: error.sentence)
+    }
+    return spool
+}
+
 /// Opens the spool; throws an error if it does not exist, because a command that only reads must not create a spool.
 func openSpool(_ settings: Settings) throws(CommandFailure) -> Spool {
     do throws(SpoolError) {

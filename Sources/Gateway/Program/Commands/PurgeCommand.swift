@@ -101,7 +101,7 @@ struct Purge: SpoolgateCommand {
 
     func perform() throws(CommandFailure) {
         let settings = try options.settings()
-        let spool = try openSpool(settings)
+        let spool = try openSpoolForChange(settings)
         let log = Log(Serve.logger(.warning, node: settings.node))
         let report = PurgeReport(isDryRun: dryRun, isJSON: json)
         let purging = Purging(

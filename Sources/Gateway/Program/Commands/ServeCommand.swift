@@ -100,6 +100,9 @@ struct Serve: SpoolgateCommand {
         // Otherwise the next process would send an event twice.
         gateway.events.stopSending(until: .after(.seconds(1)))
         let undone = left + (isDrained ? 0 : server.load.active)
+        do throws(SpoolError) { try spool.makeAllDurable() } catch {
+            log.spoolFailed(error, upload: nil)
+        }
         // The next start handles unfinished work, as after a crash.
         if undone == 0, !spool.isAfterDeath { spool.leave() }
         _ = adminServer?.drain(until: .after(.seconds(1))) {}

@@ -1,9 +1,9 @@
 // The writer of a state, which distinguishes the crash of a process from a power failure.
 //
 // After a crash of a process the kernel still has every byte; after a power failure only durable bytes can be trusted.
-// A clean reboot counts as a power failure, because the two cannot be distinguished. In a shared spool each process is
-// a separate writer, because its crash may be the crash of its host, and a file system in user space can lose data
-// without any reboot.
+// A clean reboot counts as a power failure, because the two cannot be distinguished; a clean stop makes everything
+// durable before it (`UndurableUploads`). In a shared spool each process is a separate writer, because its crash may be
+// the crash of its host, and a file system in user space can lose data without any reboot.
 
 import SpoolgatePosix
 

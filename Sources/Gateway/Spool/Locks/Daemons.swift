@@ -51,7 +51,13 @@ extension Spool {
             try disk.syncDirectory(layout.daemons)
             daemons.membership.update { $0.own = (name, file) }
         }
-        try checkOthers()
+        do throws(SpoolError) {
+            try checkOthers()
+            try checkBoot()
+        } catch {
+            leave()
+            throw error
+        }
         findsDead()
         _ = isWoken()
     }
@@ -102,7 +108,6 @@ extension Spool {
             return others
         }
         guard !others.isEmpty else { return }
-        leave()
         let reason =
             isShared
             ? "a daemon without spool.shared is using it"
@@ -112,6 +117,24 @@ extension Spool {
             reason: reason,
             advice: "set spool.shared to the same value on all nodes"
         )
+    }
+
+    /// Checks that all running daemons see the same boot of the machine as this process; has no effect in a shared
+    /// spool.
+    ///
+    /// Call this before a command changes uploads: namespaces can hide the kernel's boot identity, and the command
+    /// would then take all uploads for those of another boot.
+    ///
+    /// - Throws: `.otherBoot` if a daemon sees another boot; `.disk` if the daemons' files cannot be read.
+    package func checkBoot() throws(SpoolError) {
+        guard !isShared else { return }
+        let other = try onDisk { () throws(SystemError) -> String? in
+            for name in try layout.daemons.names() where try isLocked(daemon: name) == true {
+                if let found = try writer(ofDaemon: name), found != writer { return found }
+            }
+            return nil
+        }
+        if let other { throw .otherBoot(directory: directory, daemon: other, own: writer) }
     }
 
     /// Whether daemons of an earlier boot have not ended cleanly, and their uploads have not all been recovered since.

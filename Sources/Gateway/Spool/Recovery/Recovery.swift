@@ -138,6 +138,7 @@ extension Spool {
         }
         guard let (counted, record) = seen else { return }
         let isInNeed = try isInNeed(record, found, content: counted.data)
+        noteUndurable(record, found, content: counted.data)
         if isInNeed {
             let before = record.flatMap { try? $0.get().state.queue }
             guard let upload = try tryLock(found.id) else {
@@ -188,6 +189,18 @@ extension Spool {
                 try layout.queue.status(of: QueueName(time, found.id).text) == nil
             }
         }
+    }
+
+    /// Notes an upload that an earlier process may have left without a durable state, for a clean stop.
+    private func noteUndurable(
+        _ record: Result<LoadedRecord, UnreadableRecord>?,
+        _ found: SpoolLayout.Found,
+        content size: Int64
+    ) {
+        guard !isShared, let state = try? record?.get().state, state.queue != .delivered,
+            state.durable != size
+        else { return }
+        undurable.note(found.id, isUndurable: true)
     }
 
     private func isThere(_ id: UploadID) -> Bool {

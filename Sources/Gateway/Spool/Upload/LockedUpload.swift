@@ -229,6 +229,7 @@ package final class Upload {
     private func end() {
         guard !isUnlocked else { return }
         isUnlocked = true
+        if isRecorded { spool.undurable.note(id, isUndurable: isUndurable) }
         // The files must be closed before another request of this process locks the upload.
         files.close()
         lock?.unlock()

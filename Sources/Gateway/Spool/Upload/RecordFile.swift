@@ -20,6 +20,8 @@ final class RecordFile {
     var lastActivity: WallTime
     /// Whether a part of the record might not be durable yet.
     private(set) var isDirty = true
+    /// Whether `remove(of:)` has removed the record.
+    private(set) var isRemoved = false
 
     private let spool: Spool
     private let name: FileName
@@ -365,8 +367,10 @@ final class RecordFile {
     func remove(of client: ClientName?) throws(SystemError) {
         let size = try open().status().size
         try disk.unlink(name.record, in: spool.layout.directory(of: name))
+        isRemoved = true
         spool.creations.forget(id)
         spool.syncedStates.forget(id)
+        spool.undurable.note(id, isUndurable: false)
         spool.room.giveBackUpload(of: client, isFinished: state.queue == .delivered)
         spool.room.giveBackRecord(size)
         if let time = state.queueTime { try? removeName(time) }

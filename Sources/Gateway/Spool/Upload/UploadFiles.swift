@@ -171,6 +171,7 @@ struct UploadFiles {
         // A file system may keep the state but lose the name created before it (btrfs). The name is restored first,
         // because after a new state is written, nothing shows that the name may be missing.
         if isForeign, repair.keepsUpload { try record.restoreName() }
+        if repair == .forget, !spool.isRecovering { throw .unrecovered(id) }
         try apply(repair, loaded.creation)
         // The process that checked the content is the writer from now on.
         if isForeign, state.writer != spool.writer, [.incoming, .deferred].contains(state.queue),
