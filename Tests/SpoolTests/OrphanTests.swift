@@ -101,6 +101,36 @@ struct OrphanTests {
         #expect(try spool.summaries().isEmpty && directory.content(of: id) == nil)
     }
 
+    @Test(
+        "content that a power failure left without its record (btrfs) is removed, no other content"
+    )
+    func powerFailure() throws {
+        for (hasFailed, isRestored, isBefore) in [
+            (true, false, true), (false, false, true), (true, true, true), (true, false, false),
+        ] {
+            let directory = TemporarySpool()
+            let id = try make(RemovalCase.all[1], in: directory.open())
+            try RecordLoss.removed.apply(to: id, in: directory)
+            if hasFailed { directory.cutPower() }
+            if isRestored {
+                try FileManager.default.setAttributes(
+                    [.modificationDate: Date(timeIntervalSinceNow: -3600)],
+                    ofItemAtPath: directory.data(id)
+                )
+            }
+            // Whether the machine has started after the last change.
+            let shift: Int64 = isBefore ? 100 : -100
+            let clock = SystemClock(
+                wall: { WallTime(seconds: WallTime.now.seconds + shift) },
+                uptime: { 0 }
+            )
+            let recovery = try directory.open(clock: clock).recover()
+            let isExplained = hasFailed && !isRestored && isBefore
+            #expect((recovery.orphans, recovery.corrupt) == (isExplained ? (1, 0) : (0, 1)))
+            #expect((directory.content(of: id) == nil) == isExplained)
+        }
+    }
+
     @Test("content that a process still writes is moved once it is unlocked")
     func inUse() throws {
         let directory = TemporarySpool()
