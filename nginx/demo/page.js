@@ -13,14 +13,16 @@ import { ResumableUpload, UploadQueue } from './resumable-upload.js'
 
 /** How long Cancel and Discard can be undone, in ms. */
 const UNDO = 8000
+/** Files that are looked into at the same time. */
+const READ_TOGETHER = 16
 
 /** @param {string} id @returns {any} */
 const element = (id) => document.getElementById(id)
 const endpoint = new URL(element('page').dataset.endpoint, document.baseURI).href
 const queue = new UploadQueue(3)
 /**
- * Every file of the list, by what its upload is remembered by.
- * @type {Map<string, Item>}
+ * Every file of the list, by what its upload is remembered by; one that cannot be read or is a double, by its upload.
+ * @type {Map<unknown, Item>}
  */
 const items = new Map()
 /**
@@ -96,14 +98,16 @@ function icon(name) {
 }
 
 /**
- * A name may be written from right to left, whatever stands around it.
+ * A name may be written from right to left, whatever stands around it. The folder tells equal names apart.
  * @param {string} name
- * @param {number} size
+ * @param {string} details
+ * @param {string} [path]
  */
-function title(name, size) {
+function title(name, details, path = '') {
+    const folder = path.slice(0, path.lastIndexOf('/') + 1)
     return make('span', { className: 'file' },
         make('bdi', { className: 'name', textContent: name }), ' ',
-        make('span', { className: 'size', textContent: bytes(size) }))
+        make('span', { className: 'size' }, make('bdi', { textContent: folder }), ` ${details}`))
 }
 
 /**
@@ -144,11 +148,18 @@ class Item {
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     #timer
     #wasPaused = false
+    #key
 
-    /** @param {ResumableUpload} upload */
-    constructor(upload) {
+    /**
+     * @param {ResumableUpload} upload
+     * @param {string} path
+     * @param {unknown} key in `items`
+     */
+    constructor(upload, path, key) {
+        const { name: base } = /** @type {File} */ (upload.file)
         this.upload = upload
-        this.name = /** @type {File} */ (upload.file).name
+        this.name = path || base
+        this.#key = key
         const { name } = this
         this.#bar.max = upload.file.size || 1
         this.#bar.value = upload.loaded
@@ -158,7 +169,7 @@ class Item {
         this.#leave.onclick = () => leaving.has(this) ? this.stay() : this.leave()
         label(this.#now, 'Try now', name)
         this.node = make('li', {},
-            make('div', { className: 'row' }, title(name, upload.file.size),
+            make('div', { className: 'row' }, title(base, bytes(upload.file.size), path),
                 make('div', { className: 'buttons' }, this.#now, this.#go, this.#leave)),
             this.#bar,
             make('p', { className: 'state' }, this.#icon, this.#words),
@@ -167,15 +178,25 @@ class Item {
         upload.onstate = ({ detail }) => this.#change(detail)
     }
 
-    get #isStopped() { return ['paused', 'failed'].includes(this.upload.state) }
+    get #isStopped() { return ['idle', 'paused', 'failed'].includes(this.upload.state) }
 
     start() { queue.add(this.upload) }
+
+    /** Shows that the same file is in the list already. Two files may be equal: the user decides. */
+    showDouble() {
+        this.#mark('double')
+        label(this.#go, 'Upload again', this.name)
+        label(this.#leave, 'Remove', this.name)
+        const words = 'Not sent: a file with the same name, date and content is already in the list.'
+        this.#write('stop', words)
+        say(`${this.name}: ${words}`)
+    }
 
     /** Stops it at once, and cancels it a few seconds later. */
     leave() {
         const { upload } = this
         // A failed one stays on the server, to be chosen again or discarded.
-        if (['done', 'failed'].includes(upload.state)) return this.#end()
+        if (['idle', 'done', 'failed'].includes(upload.state)) return this.#end()
         this.#wasPaused = upload.state === 'paused'
         leaving.add(this)
         upload.pause()
@@ -203,7 +224,7 @@ class Item {
     #end() {
         leaving.delete(this)
         queue.remove(this.upload)
-        items.delete(this.upload.fingerprint ?? '')
+        items.delete(this.#key)
         takeAway(this.node)
         showTotal()
         showPending()
@@ -271,7 +292,7 @@ class Item {
         }
         const word = { paused: 'paused', done: 'uploaded', running: 'uploading' }[/** @type {'done'} */ (state)]
         if (word) say(`${this.name}: ${word}.`)
-        if (state === 'done' || state === 'failed') showPending()
+        if (['running', 'done', 'failed'].includes(state)) showPending()
         tick()
     }
 
@@ -296,18 +317,32 @@ class Item {
 
 // MARK: The lists
 
-/** @param {File} file */
-function add(file) {
-    const upload = new ResumableUpload(file, { endpoint })
-    const key = upload.fingerprint ?? ''
+/**
+ * A file, and where it is below the folder that was chosen or dropped.
+ * @typedef {{file: File, path: string}} Found
+ */
+
+/**
+ * @param {Found} found
+ * @param {ResumableUpload} upload
+ */
+function add({ file, path }, upload) {
+    // One that cannot be read fails in a row of its own.
+    const key = upload.fingerprint ?? upload
     const same = items.get(key)
     if (same && leaving.has(same)) return same.stay()
-    if (same && !['done', 'failed', 'cancelled'].includes(same.upload.state)) {
-        if (same.upload.state === 'paused') same.start()
-        else say(`${file.name} is already in the list.`)
-        return
+    if (same?.upload.state === 'paused') return same.start()
+    const isDouble = same && !['failed', 'cancelled'].includes(same.upload.state)
+    if (isDouble) {
+        // It waits for no lock of the first one's, and takes no part of it.
+        const fingerprint = `${upload.fingerprint}|${Math.random()}`
+        const again = new ResumableUpload(file, { endpoint, path, fingerprint, storage: null })
+        const item = new Item(again, path, again)
+        items.set(again, item)
+        element('list').append(item.node)
+        return item.showDouble()
     }
-    const item = new Item(upload)
+    const item = new Item(upload, path, key)
     if (same) queue.remove(same.upload)
     same?.node.remove()
     items.set(key, item)
@@ -316,17 +351,49 @@ function add(file) {
 }
 
 /** @param {Iterable<File>} files */
-function take(files) {
-    for (const file of files) add(file)
-    showTotal()
+const found = (files) => Array.from(files, (file) => ({ file, path: file.webkitRelativePath }))
+
+/** @param {Found[]} files */
+async function take(files) {
+    // Many are read together, but not so many that they fill the memory.
+    for (let place = 0; place < files.length; place += READ_TOGETHER) {
+        const some = files.slice(place, place + READ_TOGETHER)
+        const uploads = some.map(({ file, path }) => new ResumableUpload(file, { endpoint, path }))
+        await Promise.all(uploads.map((upload) => upload.identify().catch(() => {})))
+        for (const [index, upload] of uploads.entries()) add(some[index], upload)
+        showTotal()
+    }
     showPending()
+}
+
+/**
+ * A row for what the browser could not open.
+ * @param {string} path
+ */
+function showUnreadable(path) {
+    const words = 'Not uploaded: it cannot be read.'
+    const remove = make('button', { type: 'button' })
+    label(remove, 'Remove', path)
+    const node = make('li', { className: 'failed' },
+        make('div', { className: 'row' }, title(path.slice(path.lastIndexOf('/') + 1), '', path),
+            make('div', { className: 'buttons' }, remove)),
+        make('p', { className: 'state' }, icon('fail'), make('span', { textContent: words })))
+    node.dataset.state = 'failed'
+    remove.onclick = () => {
+        takeAway(node)
+        showTotal()
+    }
+    element('list').append(node)
+    showTotal()
+    say(`${path}: ${words}`)
 }
 
 /** All uploads in one line. */
 function summary(totals = queue.totals) {
     const { count, done, failed, loaded, total } = totals
+    const doubles = [...items.values()].filter(({ upload }) => upload.state === 'idle').length
     const words = `${done} of ${count} finished, ${bytes(loaded)} of ${bytes(total)}${pace(totals)}`
-    return failed ? `${words}, ${failed}\u00a0failed` : words
+    return words + (failed ? `, ${failed}\u00a0failed` : '') + (doubles ? `, ${doubles}\u00a0not sent` : '')
 }
 
 const pageTitle = document.title
@@ -334,9 +401,10 @@ const pageTitle = document.title
 function showTotal() {
     const { totals } = queue
     const { count, done, failed, paused, active, loaded, total } = totals
-    document.body.classList.toggle('busy', items.size > 0)
-    element('uploads').hidden = items.size === 0
-    element('total').textContent = count > 1 ? summary(totals) : ''
+    const rows = element('list').children.length
+    document.body.classList.toggle('busy', rows > 0)
+    element('uploads').hidden = rows === 0
+    element('total').textContent = items.size > 1 ? summary(totals) : ''
     const focus = document.activeElement
     const shown = {
         'pause-all': count > 1 && active > 0,
@@ -386,14 +454,15 @@ function showPending() {
 }
 
 /** @param {Pending} entry */
-function pendingNode({ fingerprint, lock, url, name, size, loaded }) {
+function pendingNode({ fingerprint, lock, url, name, path, size, loaded }) {
     const discard = make('button', { type: 'button' })
     label(discard, 'Discard', name)
     const received = `${bytes(loaded)} of ${bytes(size)} received`
     const words = make('span', { textContent: received })
     const symbol = make('span', {}, icon('pause'))
     const node = make('li', { className: 'paused' },
-        make('div', { className: 'row' }, title(name, size), make('div', { className: 'buttons' }, discard)),
+        make('div', { className: 'row' }, title(name, bytes(size), path),
+            make('div', { className: 'buttons' }, discard)),
         make('progress', { max: size || 1, value: loaded, ariaLabel: `Progress of ${name}` }),
         make('p', { className: 'state' }, symbol, words))
     node.dataset.fingerprint = fingerprint
@@ -436,16 +505,16 @@ function pendingNode({ fingerprint, lock, url, name, size, loaded }) {
 
 // MARK: All uploads
 
-const resting = () => [...items.values()].filter((item) => !['done', 'failed'].includes(item.upload.state))
+const resting = () => [...items.values()].filter((item) => !['idle', 'done', 'failed'].includes(item.upload.state))
 
 element('pause-all').onclick = () => queue.pauseAll()
 element('resume-all').onclick = () => queue.resumeAll()
 element('cancel-all').onclick = () => { for (const item of resting()) if (!leaving.has(item)) item.leave() }
 element('undo-all').onclick = () => { for (const item of [...leaving]) item.stay() }
 element('clear').onclick = () => {
-    for (const [fingerprint, { upload, node }] of items) {
-        if (upload.state !== 'done') continue
-        items.delete(fingerprint)
+    for (const [key, { upload, node }] of items) {
+        if (!['idle', 'done'].includes(upload.state)) continue
+        items.delete(key)
         queue.remove(upload)
         node.remove()
     }
@@ -457,31 +526,38 @@ element('clear').onclick = () => {
 // MARK: Where files come from
 
 /**
- * The files of what was dropped, those in folders included.
+ * The files of what was dropped, those in folders included. One that cannot be read does not take others with it.
  * @param {DataTransfer} transfer
- * @returns {Promise<File[]>}
+ * @returns {Promise<Found[]>}
  */
 async function dropped(transfer) {
     // The list is empty once the event is over.
-    const files = [...transfer.files]
+    const files = found(transfer.files)
     /** @type {any[]} */
     const entries = [...transfer.items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean)
     if (!entries.some((entry) => entry.isDirectory)) return files
-    /** @param {any} entry @returns {Promise<File[]>} */
+    /** @param {any} entry @returns {Promise<Found[]>} */
     const inside = async (entry) => {
-        if (entry.isFile) return [await new Promise((resolve, reject) => entry.file(resolve, reject))]
-        const reader = entry.createReader()
-        const found = []
-        for (;;) {
-            const some = await new Promise((resolve, reject) => reader.readEntries(resolve, reject))
-            if (some.length === 0) return found
-            for (const one of some) found.push(...await inside(one))
+        const path = entry.fullPath.slice(1)
+        const all = []
+        try {
+            if (entry.isFile) {
+                const file = await new Promise((resolve, reject) => entry.file(resolve, reject))
+                // The same file may be chosen later, without a folder.
+                return [{ file, path: path === file.name ? '' : path }]
+            }
+            const reader = entry.createReader()
+            for (;;) {
+                const some = await new Promise((resolve, reject) => reader.readEntries(resolve, reject))
+                if (some.length === 0) break
+                for (const one of some) all.push(...await inside(one))
+            }
+        } catch {
+            showUnreadable(path)
         }
+        return all
     }
-    return (await Promise.all(entries.map((entry) => inside(entry).catch(() => {
-        say(`${entry.name} cannot be read.`)
-        return []
-    })))).flat()
+    return (await Promise.all(entries.map(inside))).flat()
 }
 
 /** @param {DragEvent} event */
@@ -503,10 +579,10 @@ addEventListener('drop', async (event) => {
     mark(false)
     take(await dropped(event.dataTransfer))
 })
-document.addEventListener('paste', (event) => { if (event.clipboardData) take(event.clipboardData.files) })
+document.addEventListener('paste', (event) => { if (event.clipboardData) take(found(event.clipboardData.files)) })
 
 element('pick').onchange = () => {
-    take([...element('pick').files])
+    take(found(element('pick').files))
     // Or the same file, chosen again, would be no change.
     element('pick').value = ''
 }

@@ -62,8 +62,16 @@ export interface UploadOptions extends TerminateOptions {
     stallTimeout?: number | undefined
     /** Where unfinished uploads are remembered; localStorage. null: nowhere. */
     storage?: Storage | null | undefined
-    /** What it is remembered by; made of the file's name, type, size and modification time, and the endpoint. */
+    /**
+     * What it is remembered by; made of the file's name, path, type, size, modification time and samples of its
+     * content, and the endpoint. An upload is never continued with a file whose samples differ.
+     */
     fingerprint?: string | undefined
+    /**
+     * Where the file is below the folder that was chosen or dropped, as `lib/a.js`: part of what it is remembered
+     * by; the file's `webkitRelativePath`. It is not sent.
+     */
+    path?: string | undefined
     /** Of an upload that was created elsewhere. */
     url?: string | URL | undefined
     /**
@@ -86,6 +94,10 @@ export interface Pending {
     endpoint: string
     /** The file's. */
     name: string
+    /** The file's, below the folder that was chosen; empty: in none. */
+    path?: string
+    /** A digest of bytes of the file. An entry of version 0.1.0 has none, and is not continued. */
+    sample?: string
     /** The file's, in bytes. */
     size: number
     /** Bytes that the server had when it was last asked. */
@@ -212,9 +224,9 @@ export class ResumableUpload extends TypedEventTarget<UploadEvents> {
     constructor(file: Blob, options: UploadOptions)
     file: Blob
     state: UploadState
-    /** The server's upload resource, once there is one. */
+    /** The server's upload resource, once there is one; of an earlier upload, once `identify()` has found it. */
     url: string | undefined
-    /** What it is remembered by; undefined: it is not. */
+    /** What it is remembered by, once `identify()` or `start()` has read the file; undefined: it is not. */
     fingerprint: string | undefined
     /** Bytes that the server has; bytes that were sent, if it does not report that. */
     get loaded(): number
@@ -224,6 +236,11 @@ export class ResumableUpload extends TypedEventTarget<UploadEvents> {
     get remaining(): number | undefined
     /** Whether the upload goes on after a reload, when the same file is chosen again. */
     get isRemembered(): boolean
+    /**
+     * Reads samples of the file, and finds an upload of it that was begun before: then `url` and `loaded` are known.
+     * Resolves to what it is remembered by. Rejects with UploadError if the file cannot be read. `start()` calls it.
+     */
+    identify(): Promise<string | undefined>
     /**
      * Sends the file from the offset that the server has, in as many attempts as it takes. Resolves to the
      * application's answer. Rejects with UploadError, also after `pause()` and `cancel()` and if that answer is no

@@ -38,8 +38,8 @@ const POLL = 2000
 const LOCK_PATIENCE = 3000
 /** ms between two progress events. */
 const PROGRESS = 100
-/** Bytes that are compared at each of three places of the file. */
-const SAMPLE = 64
+/** Bytes that are compared at each of three places of the file; a file of at most three times this is read whole. */
+const SAMPLE = 65536
 /** The longest pause that a server can ask for, in ms. */
 const LONGEST_PAUSE = 3600000
 /** Events of an upload that its queue passes on. */
@@ -240,6 +240,18 @@ export class ResumableUpload extends EventTarget {
     #options
     #endpoint
     #name
+    /** Where the file is below the folder that was chosen or dropped; empty: in none. */
+    #path
+    /**
+     * What it is remembered by, without the path and the content: version 0.1.0 remembered no more.
+     * @type {string | undefined}
+     */
+    #plain
+    /**
+     * What it is remembered by, once `identify()` or `start()` has read the file; undefined: it is not.
+     * @type {string | undefined}
+     */
+    fingerprint
     /** @type {Storage | null} */
     #storage
     #isStored = true
@@ -264,7 +276,7 @@ export class ResumableUpload extends EventTarget {
     #proceeds = () => {}
     #pace = new Pace()
     /**
-     * Bytes of the file, to find out whether it was replaced.
+     * A digest of bytes of the file, to find out whether it was replaced.
      * @type {string | undefined}
      */
     #sample
@@ -289,17 +301,16 @@ export class ResumableUpload extends EventTarget {
         this.#options = { ...DEFAULTS, ...given(options) }
         this.#storage = options.storage === undefined ? defaultStorage() : options.storage
         this.file = file
-        const { name } = /** @type {File} */ (file)
+        const { name, lastModified, webkitRelativePath } = /** @type {File} */ (file)
         this.#name = options.metadata?.name ?? name
+        this.#path = options.path ?? webkitRelativePath ?? ''
         this.#endpoint = absolute(options.endpoint)
-        /** The name it is remembered by; undefined: a Blob without a name is not remembered. */
-        this.fingerprint = options.fingerprint ?? (name === undefined ? undefined
-            : [name, file.type, file.size, /** @type {File} */ (file).lastModified, this.#endpoint].join('|'))
+        // A Blob without a name is not remembered.
+        this.#plain = options.fingerprint ?? (name === undefined ? undefined
+            : [name, file.type, file.size, lastModified, this.#endpoint].join('|'))
         if (options.url) {
             this.url = absolute(options.url)
             this.#status = besideStatus(this.url)
-        } else {
-            this.#recall()
         }
     }
 
@@ -316,7 +327,20 @@ export class ResumableUpload extends EventTarget {
     }
 
     /** Whether the upload goes on after a reload, when the same file is chosen again. */
-    get isRemembered() { return this.fingerprint !== undefined && this.#storage !== null && this.#isStored }
+    get isRemembered() { return this.#plain !== undefined && this.#storage !== null && this.#isStored }
+
+    /**
+     * Reads samples of the file, and finds an upload of it that was begun before.
+     * @returns {Promise<string | undefined>} what it is remembered by; rejects with UploadError if it cannot be read
+     */
+    async identify() {
+        await this.#inspect()
+        if (this.fingerprint === undefined && this.#plain !== undefined) {
+            this.fingerprint = this.#options.fingerprint ?? [this.#plain, this.#path, this.#sample].join('|')
+            if (!this.url) this.#recall()
+        }
+        return this.fingerprint
+    }
 
     /**
      * Uploads that were begun in this browser and are not finished. Their files are not kept: they must be
@@ -388,6 +412,8 @@ export class ResumableUpload extends EventTarget {
     async cancel() {
         if (this.state === 'done' || this.state === 'cancelled') return
         this.#stop('cancelled', new UploadError('Cancelled.', { code: 'cancelled' }))
+        // One that was never started may have been begun before a reload.
+        if (!this.#promise) await this.identify().catch(() => {})
         this.#forgetStored()
         // A creation that was answered meanwhile has left its URL.
         await this.#promise?.catch(() => {})
@@ -421,6 +447,8 @@ export class ResumableUpload extends EventTarget {
             signal.throwIfAborted()
             leave = await queue?.turn(signal)
             if (this.state === 'queued') this.#set('running')
+            await this.identify()
+            signal.throwIfAborted()
             return await this.#exclusively(signal, () => this.#persist(signal))
         } catch (error) {
             if (signal.aborted) throw signal.reason
@@ -466,6 +494,7 @@ export class ResumableUpload extends EventTarget {
         const { retryDelays, headers } = this.#options
         // Another window may have begun it meanwhile.
         if (!this.url) this.#recall()
+        this.#discardOther()
         let attempt = 0
         let before = this.#received
         let isRenewed = false
@@ -740,17 +769,36 @@ export class ResumableUpload extends EventTarget {
 
     /** Finds an upload of this file that was begun before. */
     #recall() {
-        if (this.fingerprint === undefined) return
-        let entry
-        try {
-            entry = remembered(this.#storage?.getItem(PREFIX + this.fingerprint))
-        } catch {
-            this.#isStored = false
-        }
-        if (!entry || entry.size !== this.file.size) return
+        const entry = this.#entry(this.fingerprint)
+        if (!entry || entry.sample !== this.#sample || entry.size !== this.file.size) return
         this.url = entry.url
         this.#status = entry.status ?? besideStatus(entry.url)
         this.#received = entry.loaded
+    }
+
+    /**
+     * Removes stored uploads that nothing can continue: their content is, or may be, another file's. Version 0.1.0
+     * stored no sample.
+     */
+    #discardOther() {
+        for (const key of new Set([this.fingerprint, this.#plain])) {
+            const entry = this.#entry(key)
+            if (!entry || entry.sample === this.#sample || entry.url === this.url) continue
+            ResumableUpload.forget(/** @type {string} */ (key), this.#storage)
+            // If this fails, the server removes it when it has expired.
+            send(this.#options, { method: 'DELETE', url: entry.url }, Signal.timeout(30000)).catch(() => {})
+        }
+    }
+
+    /** @param {string | undefined} key */
+    #entry(key) {
+        if (key === undefined) return undefined
+        try {
+            return remembered(this.#storage?.getItem(PREFIX + key))
+        } catch {
+            this.#isStored = false
+            return undefined
+        }
     }
 
     #store() {
@@ -761,6 +809,8 @@ export class ResumableUpload extends EventTarget {
             status: this.#status,
             endpoint: this.#endpoint,
             name: this.#name ?? '',
+            path: this.#path,
+            sample: this.#sample,
             size: this.file.size,
             loaded: this.#received,
             time,
@@ -1103,6 +1153,7 @@ const OPTIONS = {
     stallTimeout: (value) => value === Infinity || (value > 0 && value < 2 ** 31),
     storage: (value) => value === null || isFunction(value?.getItem),
     fingerprint: isText,
+    path: (value) => typeof value === 'string',
     url: isAddress,
     shouldRetry: isFunction,
 }
@@ -1197,19 +1248,27 @@ function remembered(text) {
 // MARK: The file
 
 /**
- * Bytes of its begin, middle and end.
+ * A digest of its begin, middle and end, or of all of a small file. It tells files apart that were mistaken for each
+ * other, not those of an attacker, who can only spoil an upload of their own: 64 bits without cryptography suffice,
+ * and SubtleCrypto is not there if the page came without TLS.
  * @param {Blob} file
  */
 async function sampled(file) {
     const { size } = file
-    const places = [0, Math.floor(size / 2), Math.max(0, size - SAMPLE)]
-    const parts = await Promise.all(places.map(async (place) => {
-        const end = Math.min(size, place + SAMPLE)
+    const isSmall = size <= 3 * SAMPLE
+    let one = 0x9e3779b9
+    let two = 0x85ebca6b
+    for (const place of isSmall ? [0] : [0, Math.floor(size / 2), size - SAMPLE]) {
+        const end = isSmall ? size : place + SAMPLE
         const bytes = new Uint8Array(await file.slice(place, end).arrayBuffer())
         if (bytes.length !== end - place) throw new UploadError(CHANGED, { code: 'changed' })
-        return bytes.join()
-    }))
-    return parts.join(';')
+        for (const byte of bytes) {
+            one = Math.imul(one ^ byte, 0x01000193)
+            // The high bits reach the low ones, which a product alone never lets them.
+            two = Math.imul((two ^ byte) ^ (two >>> 15), 0x9e3779b1)
+        }
+    }
+    return [one, two].map((half) => (half >>> 0).toString(16).padStart(8, '0')).join('')
 }
 
 /** Resolves at once, or if the page was left and is kept, when it is shown again. */
