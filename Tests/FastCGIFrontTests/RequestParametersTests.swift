@@ -103,28 +103,61 @@ import Testing
         #expect(reason(Array("/a".utf8) + [0xFF]).contains("the target is not UTF-8"))
     }
 
-    @Test("a client's Connection removes no field that the web server has set")
-    func connectionOptions() throws {
-        func fields(_ lines: [String]) throws -> HTTPFields {
-            try RequestParameters.read(lines.map { Array($0.utf8) }).head.get().fields
-        }
-        let configured = [
-            "HTTP_X_USER=alice", "HTTP_X_REQUEST_ID=7", "REQUEST_METHOD=PUT", "REQUEST_URI=/a",
+    private func names(_ lines: [String]) throws -> [String] {
+        try RequestParameters.read(lines.map { Array($0.utf8) }).head.get().fields
+            .map { $0.name.canonicalName }
+    }
+
+    private static let configured = [
+        "HTTP_X_USER=alice", "HTTP_X_REQUEST_ID=7", "REQUEST_METHOD=PUT", "REQUEST_URI=/a",
+    ]
+
+    @Test(
+        "a client's Connection is applied once, and removes no field that the web server has set",
+        arguments: [
+            ["X-User, close,x-hop , X-REQUEST-ID"], ["X-User", "close", "X-Hop"],
+            // A comma with a combining mark still separates.
+            ["X-User,\u{301}a,x-hop"], ["keep-alive, x-user,X-HOP"],
         ]
-        let told = try fields(
-            configured + ["HTTP_X_HOP=1", "HTTP_CONNECTION=X-User, close,x-hop , X-REQUEST-ID"]
-        )
-        #expect(told[.connection] == "close,x-hop")
-        // A comma with a combining mark still separates.
-        let marked = try fields(configured + ["HTTP_CONNECTION=X-User,\u{301}a,x-hop"])
-        #expect(marked[.connection] == "\u{301}a,x-hop")
+    )
+    func connectionOptions(options: [String]) throws {
+        let lines = options.map { "HTTP_CONNECTION=\($0)" }
+        let told = try names(Self.configured + ["HTTP_X_HOP=1", "HTTP_ACCEPT=a"] + lines)
+        #expect(told == ["x-user", "x-request-id", "accept"])
+        let before = try names(Self.configured + lines + ["HTTP_X_HOP=1", "HTTP_X_A=1"])
+        #expect(before == ["x-user", "x-request-id", "x-a"])
+    }
+
+    @Test("Connection removes nothing if the order hides which fields the web server has set")
+    func hiddenOrigin() throws {
         // lighttpd sends its own parameters last.
-        let last = try fields(
-            ["HTTP_X_HOP=1", "HTTP_CONNECTION=x-hop", "REQUEST_METHOD=PUT", "REQUEST_URI=/a"]
+        let client = ["HTTP_X_USER=alice", "HTTP_X_HOP=1", "HTTP_CONNECTION=x-hop, x-user"]
+        let told = try names(client + ["REQUEST_METHOD=PUT", "REQUEST_URI=/a"])
+        #expect(told == ["x-user", "x-hop"])
+        let mixed = ["HTTP_CONNECTION=x-hop, x-user", "REQUEST_METHOD=PUT", "REQUEST_URI=/a"]
+        #expect(try names(mixed + ["HTTP_X_USER=alice", "HTTP_X_HOP=1"]) == ["x-user", "x-hop"])
+    }
+
+    @Test("no client hides fields of routing, credentials, representations or upload protocols")
+    func endToEnd() throws {
+        let fields = [
+            "host", "authorization", "cookie", "content-encoding", "content-range", "via",
+            "x-http-method-override", "upload-offset", "upload-complete", "tus-resumable",
+        ]
+        let lines = fields.map { "HTTP_\($0.uppercased().replacing("-", with: "_"))=1" }
+        let options = "HTTP_CONNECTION=\(fields.joined(separator: ", "))"
+        #expect(
+            try names(["REQUEST_METHOD=PUT", "REQUEST_URI=/a", options] + lines) == fields
         )
-        #expect(last[.connection] == "x-hop")
-        let untouched = try fields(configured + ["HTTP_CONNECTION=close, x-hop"])
-        #expect(untouched[.connection] == "close, x-hop")
+    }
+
+    // CGI has no difference between _ and -, so X_User is X-User.
+    @Test("the web server's field replaces the client's")
+    func replaced() throws {
+        #expect(
+            try names(Self.configured + ["HTTP_X_USER=mallory", "HTTP_X_A=1"])
+                == ["x-user", "x-request-id", "x-a"]
+        )
     }
 
     @Test(

@@ -49,6 +49,7 @@ extension ScriptedExchange {
     ) -> ScriptedExchange {
         var fields = fields
         fields[.uploadComplete] = complete ? "?1" : "?0"
+        if version == 3 { fields[.uploadIncomplete] = complete ? "?0" : "?1" }
         fields[.uploadOffset] = "\(offset)"
         fields[.contentType] = "application/partial-upload"
         return ScriptedExchange(

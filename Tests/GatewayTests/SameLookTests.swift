@@ -163,11 +163,9 @@ struct SameLookTests {
     func connectionOptions() {
         let name = HTTPField.Name("X-Key")!
         func isKept(_ options: String) -> Bool {
-            UpstreamFields.delivered(
-                [.connection: options, name: "1"],
-                completing: nil,
-                policy: FieldPolicy()
-            )[name] != nil
+            var fields: HTTPFields = [.connection: options, name: "1"]
+            fields.applyConnection()
+            return fields[name] != nil
         }
         #expect(!isKept("x-key"))
         #expect(isKept("X-\u{212A}ey"))

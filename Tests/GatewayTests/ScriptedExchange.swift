@@ -73,6 +73,9 @@ final class ScriptedExchange: Exchange, ContentLane, Sendable {
             case .stuck, .fails, .happens: sum
             }
         }
+        // As the FastCGI listener does.
+        var fields = fields
+        fields.applyConnection()
         request = RequestHead(
             method: method,
             target: target,

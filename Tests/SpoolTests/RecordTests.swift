@@ -35,8 +35,23 @@ struct RecordTests {
         let long = UploadCreation.sample(
             fields: fields((0..<40).map { ("x-\($0)", [UInt8](repeating: 0x61, count: 500)) })
         )
-        return [plain, strange, repeated, bytes, long]
+        var granted = UploadCreation.sample(fields: fields([("X-User", Array("alice".utf8))]))
+        granted.head.granted = [.made("X-User"), .authorization]
+        return [plain, strange, repeated, bytes, long, granted]
     }()
+
+    @Test("what the authorizer has set is recorded in the words of 0.1.0")
+    func granted() throws {
+        let creation = try #require(Self.creations.last)
+        let text = creation.recordText
+        #expect(
+            String(decoding: text, as: UTF8.self)
+                .contains("field X-User: alice\nfield spoolgate-set: X-User, Authorization\nsum ")
+        )
+        let read = try #require(try UploadCreation.read(recordText: text[...], of: creation.id)).0
+        #expect(read == creation)
+        #expect(read.head.fields.count == 1)
+    }
 
     private static func fields(_ lines: [(String, [UInt8])]) -> HTTPFields {
         var fields = HTTPFields()

@@ -26,8 +26,12 @@ package struct RequestHead: Sendable, Equatable {
     package var target: String
     /// The field lines as received, their values without surrounding whitespace.
     ///
-    /// `Content-Length` and `Transfer-Encoding` are left out; see `contentLength`.
+    /// The client's `Connection` has been applied and is left out. `Content-Length` and `Transfer-Encoding` are left out; see `contentLength`.
     package var fields: HTTPFields
+    /// The names of the fields that the authorizer has set or removed.
+    ///
+    /// `fields` has their values. All other fields come from the client or the web server.
+    package var granted: [HTTPField.Name]
     package var contentLength: ContentLength
 
     /// Creates a head from its parts.
@@ -35,11 +39,13 @@ package struct RequestHead: Sendable, Equatable {
         method: HTTPRequest.Method,
         target: String,
         fields: HTTPFields = [:],
+        granted: [HTTPField.Name] = [],
         contentLength: ContentLength = .unknown
     ) {
         self.method = method
         self.target = target
         self.fields = fields
+        self.granted = granted
         self.contentLength = contentLength
     }
 

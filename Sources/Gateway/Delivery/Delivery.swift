@@ -149,6 +149,7 @@ package struct Delivery {
         let kept = UpstreamFields.keptOfCompletion(
             fields,
             of: upload.creation.head.fields,
+            granted: upload.creation.head.granted,
             policy: route.settings.fields
         )
         if !kept.isEmpty { try upload.keepCompletion(kept) }

@@ -74,6 +74,7 @@ final class DeliveryAttempt {
                 on: route,
                 completing: listener.completing,
                 digests,
+                correlation: deliveries.current.settings.correlation(in: upload.creation.head),
                 time: deliveries.clock.now,
                 onProgress: onProgress
             )

@@ -2,6 +2,7 @@
 
 package import HTTPTypes
 package import SpoolgateExchange
+package import SpoolgateSettings
 import SpoolgateTextFormats
 package import SpoolgateUploadProtocol
 package import SpoolgateUpstream
@@ -11,27 +12,32 @@ extension HTTPFields {
     ///
     /// The address is appended to the addresses that the fields already list. The scheme and host replace existing
     /// values of `X-Forwarded-*`. `forwarding` chooses `X-Forwarded-*`, `Forwarded` or both. `address` is the client's
-    /// address as reported by the web server. Values that are nil are not added.
+    /// address as reported by the web server. Values that are nil are not added, nor are fields with a name in
+    /// `granted`, which the authorizer has set or removed.
     package mutating func addForwarding(
         _ forwarding: FieldPolicy.Forwarding,
         address: String?,
         scheme: String?,
         host: String?,
+        except granted: [HTTPField.Name] = [],
         by gateway: GatewayName
     ) {
         let host = host.flatMap { $0.isEmpty ? nil : $0 }
         reserveCapacity(count + 5)
         if forwarding == .xForwarded || forwarding == .both {
-            if let address { put(.xForwardedFor, address, behindOthers: true) }
-            if let scheme { put(.xForwardedProto, scheme) }
-            if let host { put(.xForwardedHost, host) }
+            if let address { put(.xForwardedFor, address, behindOthers: true, except: granted) }
+            if let scheme { put(.xForwardedProto, scheme, except: granted) }
+            if let host { put(.xForwardedHost, host, except: granted) }
         }
         if forwarding == .forwarded || forwarding == .both {
             let pairs = [
                 address.map { "for=\(Self.node($0))" }, scheme.map { "proto=\(Self.value($0))" },
                 host.map { "host=\(Self.value($0))" },
             ].compactMap { $0 }
-            if !pairs.isEmpty { put(.forwarded, pairs.joined(separator: ";"), behindOthers: true) }
+            if !pairs.isEmpty {
+                let value = pairs.joined(separator: ";")
+                put(.forwarded, value, behindOthers: true, except: granted)
+            }
         }
         append(gateway.via)
     }
@@ -42,8 +48,10 @@ extension HTTPFields {
     private mutating func put(
         _ name: HTTPField.Name,
         _ value: String,
-        behindOthers: Bool = false
+        behindOthers: Bool = false,
+        except granted: [HTTPField.Name]
     ) {
+        guard granted.isEmpty || !granted.contains(name) else { return }
         guard contains(name) else { return append(HTTPField(name: name, value: value)) }
         let before = behindOthers ? self[name].map { "\($0), " } ?? "" : ""
         self[name] = before + value
@@ -88,6 +96,15 @@ extension HTTPFields {
         if HTTPField.Name(text) != nil { return text }
         let escaped = text.unicodeScalars.map { $0 == "\"" || $0 == "\\" ? "\\\($0)" : "\($0)" }
         return "\"\(escaped.joined())\""
+    }
+}
+
+extension Settings {
+    /// The correlation field of a request, which the gateway has set; nil if the settings name none.
+    package func correlation(in head: RequestHead) -> HTTPField? {
+        correlationField.flatMap { name in
+            head.fields[name].map { HTTPField(name: name, value: $0) }
+        }
     }
 }
 

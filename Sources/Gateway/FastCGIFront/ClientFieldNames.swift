@@ -10,6 +10,8 @@ import SpoolgateUploadProtocol
 struct ClientFieldNames {
     enum Found {
         case name(HTTPField.Name)
+        /// `Connection`, which is applied instead of becoming a field.
+        case connection
         /// A field that is ignored, or that another parameter replaces.
         case replaced
         case unknown
@@ -32,7 +34,7 @@ struct ClientFieldNames {
     private static let replaced = ["content-type", "content-length", "transfer-encoding"]
 
     private static let usual = [
-        "host", "user-agent", "accept", "accept-encoding", "accept-language", "connection",
+        "host", "user-agent", "accept", "accept-encoding", "accept-language",
         "upload-draft-interop-version", "upload-complete", "upload-offset", "upload-length",
         "upload-limit", "upload-incomplete", "tus-resumable", "upload-metadata",
         "upload-defer-length", "upload-concat", "upload-checksum", "x-http-method-override",
@@ -51,6 +53,7 @@ struct ClientFieldNames {
     private init() {
         places = Array(repeating: 0, count: 256)
         for text in Self.replaced { add(text, .replaced) }
+        add("connection", .connection)
         for text in Self.usual { add(text, .name(.made(text))) }
     }
 

@@ -27,6 +27,10 @@ package struct RequestParameters: ~Copyable {
     private var fieldBytes = 0
     /// The number of leading fields that the web server has set itself.
     private var configuredCount = 0
+    /// The values of the client's `Connection`.
+    private var connection: [String] = []
+    /// Whether the order does not show which fields the web server has set (lighttpd).
+    private var isOriginHidden = false
     /// Only the first reason to refuse the request is kept.
     private var refusals: [Refusal] = []
     private var method = Word<HTTPRequest.Method>.missing
@@ -97,6 +101,7 @@ package struct RequestParameters: ~Copyable {
         } else {
             // Web servers send configured parameters before the client's fields.
             configuredCount = fields.count
+            isOriginHidden = !connection.isEmpty
             addOperatorWord(name, value)
         }
     }
@@ -125,9 +130,13 @@ package struct RequestParameters: ~Copyable {
         case (.valid(let method), .valid(let target)):
             var fields = fields
             // CONTENT_TYPE looks configured, but is the client's; usually it is the only such field.
-            let isTypeAlone = configuredCount == 1 && fields[0].name == .contentType
-            if configuredCount > 0, !isTypeAlone {
-                fields.keepFromConnection(first: configuredCount)
+            if configuredCount > 1 || configuredCount == 1 && fields[0].name != .contentType {
+                fields.removeRepetitions(ofFirst: configuredCount)
+            }
+            // A client must not remove what the web server has set (RFC 9110 §7.6.1). If it is unknown who has set a
+            // field, only the registered fields of a connection are left out later.
+            if !isOriginHidden, !connection.isEmpty {
+                fields.removeFields(namedBy: connection, exceptFirst: configuredCount)
             }
             return .success(
                 RequestHead(
@@ -152,6 +161,9 @@ extension RequestParameters {
     private mutating func addField(_ name: ParameterBytes, _ value: ParameterBytes) {
         switch ClientFieldNames.all.find(name) {
         case .replaced: return
+        case .connection:
+            guard count(.connection, value) else { return }
+            connection.append(value.trimmed.text)
         case .name(let known): addField(known, value)
         case .unknown:
             // These names belong to the gateway's own fields.
@@ -170,24 +182,35 @@ extension RequestParameters {
         _ value: ParameterBytes,
         nameCount: Int? = nil
     ) {
-        fieldCount += 1
-        fieldBytes += (nameCount ?? name?.canonicalName.utf8.count ?? 0) + value.count
-        guard fieldCount <= limits.fields else {
-            return refuse(.tooManyFields(limit: limits.fields))
-        }
-        guard fieldBytes <= limits.fieldBytes else {
-            return refuse(.fieldsTooLarge(limit: limits.fieldBytes))
-        }
-        guard let name else { return refuse(.malformed(reason: "a field name is not a token")) }
+        guard count(name, value, nameCount: nameCount), let name else { return }
         let trimmed = value.trimmed
-        guard trimmed.allSatisfy(\.isFieldValueByte) else {
-            return refuse(.malformed(reason: "a field value contains a control character"))
-        }
         // For bytes that are not ASCII, the library stores an array.
         fields.append(
             trimmed.isASCII
                 ? HTTPField(name: name, value: trimmed.text) : HTTPField(name: name, value: trimmed)
         )
+    }
+
+    /// Counts a field against the limits; returns false if the request is refused for it.
+    private mutating func count(
+        _ name: HTTPField.Name?,
+        _ value: ParameterBytes,
+        nameCount: Int? = nil
+    ) -> Bool {
+        fieldCount += 1
+        fieldBytes += (nameCount ?? name?.canonicalName.utf8.count ?? 0) + value.count
+        if fieldCount > limits.fields {
+            refuse(.tooManyFields(limit: limits.fields))
+        } else if fieldBytes > limits.fieldBytes {
+            refuse(.fieldsTooLarge(limit: limits.fieldBytes))
+        } else if name == nil {
+            refuse(.malformed(reason: "a field name is not a token"))
+        } else if !value.trimmed.allSatisfy(\.isFieldValueByte) {
+            refuse(.malformed(reason: "a field value contains a control character"))
+        } else {
+            return true
+        }
+        return false
     }
 
     /// A missing or empty value and `-1` mean that the length is unknown.
@@ -315,30 +338,11 @@ extension RequestParameters {
 }
 
 extension HTTPFields {
-    /// Removes the names of the first `count` fields, which the web server may have set, from the client's
-    /// `Connection`.
-    ///
-    /// Otherwise a client could have these fields removed (RFC 9110 §7.6.1). If the web server sends its own parameters
-    /// after the client's fields (lighttpd), `Connection` is among them and its fields cannot be identified.
-    fileprivate mutating func keepFromConnection(first count: Int) {
-        guard let first = firstIndex(where: { $0.name == .connection }), first >= count else {
-            return
-        }
-        let names = Set(prefix(count).map(\.name.canonicalName))
-        let comma = UInt8(ascii: ",")
-        for index in indices where self[index].name == .connection {
-            // Splits bytes, not characters, as other readers of the options do.
-            let options = self[index].value.utf8.split(separator: comma)
-            let kept = options.filter { option in
-                let name = String(decoding: option.withoutOuterWhitespace, as: UTF8.self)
-                return !names.contains(HTTPField.Name(name)?.canonicalName ?? "")
-            }
-            guard kept.count < options.count else { continue }
-            self[index].value = String(
-                decoding: Array(kept.joined(separator: [comma])),
-                as: UTF8.self
-            )
-        }
+    /// Removes the fields after the first `count` that have the name of one of them.
+    fileprivate mutating func removeRepetitions(ofFirst count: Int) {
+        let names = Set(prefix(count).map(\.name))
+        guard dropFirst(count).contains(where: { names.contains($0.name) }) else { return }
+        self = HTTPFields(prefix(count) + dropFirst(count).filter { !names.contains($0.name) })
     }
 }
 

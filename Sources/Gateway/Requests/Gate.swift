@@ -85,7 +85,10 @@ extension Request {
         let answer = authorizer.ask(at: .creation, about: newUpload(), length: length)
         place.giveBack()
         switch answer {
-        case .granted(let grant):
+        case .granted(var grant):
+            if let name = gateway.deliveries.current.settings.correlationField {
+                grant.refuse(name)
+            }
             for name in grant.refusedNames { log.fieldNotSet(route: route.name, field: name) }
             take(grant)
             let size = max(length ?? 0, head.contentLength.count ?? 0)

@@ -19,7 +19,7 @@ final class Request: Answering {
     let exchange: RequestExchange
     let context: ExchangeContext
     var client: ClientName { exchange.client }
-    /// The head as received, with the fields that the authorizer has set.
+    /// The head as received, with the fields that the authorizer has set or removed.
     private(set) var head: RequestHead
     /// The request's route, with the maximum size that the authorizer allows.
     private(set) var route: Route
@@ -62,7 +62,7 @@ final class Request: Answering {
 
     func take(_ grant: Grant) {
         self.grant = grant
-        head.fields = grant.applied(to: head.fields, route.settings.fields)
+        grant.apply(to: &head)
         (route, responses) = limited(responses, to: grant.maxSize)
     }
 

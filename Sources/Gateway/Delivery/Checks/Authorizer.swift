@@ -152,6 +152,7 @@ package final class Authorizer: Sendable {
         policy.trustsForwarded = routes.trustsForwarded
         var fields = UpstreamFields.delivered(
             creation.head.fields,
+            granted: creation.head.granted,
             completing: completing,
             policy: policy
         )
@@ -214,17 +215,24 @@ extension Grant {
         FieldPolicy.name(text).flatMap { $0.canonicalName.hasPrefix("spoolgate-") ? nil : $0 }
     }
 
-    /// Returns `fields`, with the grant's fields replacing those with the same names.
+    /// Replaces the client's fields that have the names of the grant's fields.
     ///
-    /// An empty value removes a field. Lists the grant's fields that contain credentials in `UpstreamFields.setNames`.
-    package func applied(to fields: HTTPFields, _ policy: FieldPolicy) -> HTTPFields {
-        var applied = fields
-        for field in self.fields { applied[field.name] = nil }
-        for field in self.fields where !field.value.isEmpty { applied.append(field) }
-        let names = self.fields.map(\.name).filter { policy.credentialFields.contains($0) }
-        applied[UpstreamFields.setNames] =
-            names.isEmpty ? nil : names.map(\.rawName).joined(separator: ", ")
-        return applied
+    /// An empty value removes a field.
+    package func apply(to head: inout RequestHead) {
+        guard !fields.isEmpty else { return }
+        let names = Set(fields.map(\.name.folded))
+        head.fields.removeAll { names.contains($0.name.folded) }
+        head.fields.append(contentsOf: fields.filter { !$0.value.isEmpty })
+        for field in fields where !head.granted.contains(field.name) {
+            head.granted.append(field.name)
+        }
+    }
+
+    /// Ignores the grant's fields of this name, which only the gateway sets.
+    package mutating func refuse(_ name: HTTPField.Name) {
+        guard fields.contains(name) else { return }
+        fields[fields: name] = []
+        refusedNames.append(name.rawName)
     }
 }
 

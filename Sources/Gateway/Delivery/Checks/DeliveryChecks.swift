@@ -193,6 +193,7 @@ extension Delivery {
         let replaced = UpstreamFields.keptOfCompletion(
             completing ?? [:],
             of: upload.creation.head.fields,
+            granted: upload.creation.head.granted,
             policy: route.settings.fields
         )
         return route.settings.fields.credentials == .completing || replaced.isEmpty

@@ -24,7 +24,8 @@ struct FileDescription {
         self.creation = creation
         name = ClientFileName(target: creation.head.target, fields: fields)
         let own = UpstreamFields.delivered(fields)[.contentType]
-        let type = metadata.type(beside: own) ?? MediaType.any
+        let isGranted = creation.head.granted.contains(.contentType)
+        let type = (isGranted ? own : metadata.type(beside: own)) ?? MediaType.any
         // The upstream would parse a part of a multipart type as nested parts.
         self.type = MediaType.isMultipart(type) ? MediaType.any : type
         self.length = length
@@ -50,8 +51,11 @@ struct FileDescription {
         if let coding { own.append(("content-encoding", coding)) }
         var fields: [(name: String, value: String)] = []
         if settings.metadata {
-            // A field that is missing in the request does not hide metadata.
-            let copied = settings.fromFields.filter { creation.head.fields.contains($0.source) }
+            // A field that is missing in the request does not hide metadata, unless the authorizer has removed it.
+            let copied = settings.fromFields.filter {
+                creation.head.fields.contains($0.source)
+                    || creation.head.granted.contains($0.source)
+            }
             let names =
                 settings.fields.map(\.name) + copied.map(\.name)
                 + DigestAlgorithm.integrity.map(\.rawValue)

@@ -35,11 +35,17 @@ struct UploadForm {
         on route: Route,
         completing: HTTPFields?,
         _ digests: UploadDigests,
+        correlation: HTTPField?,
         time: WallTime,
         onProgress: () -> Void
     ) throws(FormFailure) {
         let head = upload.creation.head
-        var fields = Self.fields(of: upload, on: route, completing: completing)
+        var fields = Self.fields(
+            of: upload,
+            on: route,
+            completing: completing,
+            correlation: correlation
+        )
         let content: UpstreamContent
         var handover: Handover?
         switch route.form(for: head) {
@@ -51,6 +57,7 @@ struct UploadForm {
                     UploadMetadata(head.fields),
                     name: ClientFileName(target: head.target, fields: head.fields),
                     in: &fields,
+                    granted: head.granted,
                     policy: route.settings.fields
                 )
             }
@@ -94,12 +101,14 @@ struct UploadForm {
     private static func fields(
         of upload: Upload,
         on route: Route,
-        completing: HTTPFields?
+        completing: HTTPFields?,
+        correlation: HTTPField?
     ) -> HTTPFields {
         // Copies of the creation or the settings would retain dozens of references.
         let policy = route.settings.fields
         var fields = UpstreamFields.delivered(
             upload.creation.head.fields,
+            granted: upload.creation.head.granted,
             completing: completing,
             isWhole: !upload.isRecorded,
             policy: policy
@@ -109,12 +118,18 @@ struct UploadForm {
             address: upload.creation.remoteAddress,
             scheme: upload.creation.scheme,
             host: upload.creation.head.fields.value(of: .host),
+            except: upload.creation.head.granted,
             by: route.gateway
         )
         if route.settings.honoursIdempotencyKey, upload.isRecorded, fields[.idempotencyKey] == nil {
             fields[.idempotencyKey] = "\"\(upload.creation.id)\""
         }
-        UpstreamFields.finish(&fields, policy: policy)
+        UpstreamFields.finish(
+            &fields,
+            policy: policy,
+            via: route.gateway.via,
+            correlation: correlation
+        )
         return fields
     }
 

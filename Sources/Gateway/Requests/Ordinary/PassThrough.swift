@@ -48,15 +48,25 @@ extension Request {
         } catch {
             return giveUp("cannot read the content: \(error)")
         }
-        var fields = UpstreamFields.passedThrough(head.fields, policy: route.settings.fields)
+        var fields = UpstreamFields.passedThrough(
+            head.fields,
+            granted: head.granted,
+            policy: route.settings.fields
+        )
         fields.addForwarding(
             route.settings.fields.forwarding,
             address: context.remoteAddress,
             scheme: context.scheme,
             host: head.fields.value(of: .host),
+            except: head.granted,
             by: route.gateway
         )
-        UpstreamFields.finish(&fields, policy: route.settings.fields)
+        UpstreamFields.finish(
+            &fields,
+            policy: route.settings.fields,
+            via: route.gateway.via,
+            correlation: gateway.deliveries.current.settings.correlation(in: head)
+        )
         let relay = StreamRelay(
             exchange,
             transform: transform,

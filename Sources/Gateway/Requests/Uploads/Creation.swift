@@ -81,7 +81,9 @@ extension Request {
     func newUpload() -> UploadCreation {
         var head = head
         // The field describes the message; the file's type is in `Upload-Metadata`.
-        if dialect.family == .tus { head.fields[.contentType] = nil }
+        if dialect.family == .tus, !head.granted.contains(.contentType) {
+            head.fields[.contentType] = nil
+        }
         return UploadCreation(
             id: .random(),
             route: route.name,
@@ -108,6 +110,7 @@ extension Request {
         )
         creation.head.fields = UpstreamFields.recorded(
             creation.head.fields,
+            granted: creation.head.granted,
             policy: route.settings.fields
         )
         return creation

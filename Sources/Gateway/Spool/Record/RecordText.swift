@@ -54,6 +54,9 @@ extension UploadCreation {
         writer.add("repeatable", escaping: isRepeatable ? "yes" : "no")
         writer.add("promise", escaping: promise.rawValue)
         writer.add(head.fields)
+        if !head.granted.isEmpty {
+            writer.add([.granted: head.granted.map(\.rawName).joined(separator: ", ")])
+        }
         writer.addSum(for: id)
         return writer.bytes
     }
@@ -91,7 +94,7 @@ extension UploadCreation {
 
     private init(
         values: [String: String],
-        fields: HTTPFields
+        fields received: HTTPFields
     ) throws(UnreadableRecord) {
         let known: Set = [
             "id", "route", "owner", "authorized-owner", "max-size", "method", "target",
@@ -106,12 +109,18 @@ extension UploadCreation {
             let repeatable = values["repeatable"], ["yes", "no"].contains(repeatable),
             let promise = values["promise"]
         else { throw UnreadableRecord(reason: "a line of the creation is missing or invalid") }
+        var fields = received
         var contentLength = ContentLength.unknown
         if let text = values["content-length"] {
             guard let length = RecordNumber.read(text) else {
                 throw UnreadableRecord(reason: "content-length is '\(text)'")
             }
             contentLength = .known(length)
+        }
+        var granted: [HTTPField.Name] = []
+        if let names = fields.value(of: .granted) {
+            granted = names.split(separator: ", ").compactMap { HTTPField.Name(String($0)) }
+            fields.removeAll { $0.name == .granted }
         }
         guard let promise = UploadPromise(rawValue: promise) else { throw .newer(promise) }
         let maxSize = values["max-size"].map { RecordNumber.read($0) ?? 0 }
@@ -126,6 +135,7 @@ extension UploadCreation {
                 method: method,
                 target: target,
                 fields: fields,
+                granted: granted,
                 contentLength: contentLength
             ),
             resourcePath: resource,
@@ -136,6 +146,13 @@ extension UploadCreation {
             promise: promise
         )
     }
+}
+
+extension HTTPField.Name {
+    /// The line that lists the names of the fields that the authorizer has set or removed.
+    ///
+    /// No client can send such a field. Version 0.1.0 wrote only the names of credentials.
+    fileprivate static let granted = made("spoolgate-set")
 }
 
 extension StoredResponse {

@@ -16,6 +16,7 @@ package enum UpstreamFields {
     ///
     /// - Parameters:
     ///   - creation: the fields of the creation, as received or as returned by `recorded`.
+    ///   - granted: the names of the fields that the authorizer has set or removed; no completing request replaces them.
     ///   - completing: the fields of the request that completed the upload, used only for credentials; nil if there is
     ///     none.
     ///   - isWhole: true if the creation's message contained the whole representation, so that its `Content-Digest`
@@ -24,6 +25,7 @@ package enum UpstreamFields {
     /// - Returns: the fields to send, in the order received.
     package static func delivered(
         _ creation: HTTPFields,
+        granted: [HTTPField.Name] = [],
         completing: HTTPFields? = nil,
         isWhole: Bool = false,
         policy: FieldPolicy = FieldPolicy()
@@ -33,9 +35,8 @@ package enum UpstreamFields {
             through = Set(forward + policy.credentialFields).union(alwaysForwarded)
         }
         var fields = kept(of: creation, without: isWhole ? leftOutOfWhole : leftOutOfDelivered) {
-            through?.contains($0) ?? true
-                && (policy.keepsCredentials || !policy.credentialFields.contains($0))
-                && policy.lets($0)
+            through?.contains($0) ?? true && policy.keepsCredential($0, granted)
+                && policy.lets($0, granted)
         }
         for index in fields.indices where fields[index].name == .contentType {
             let value = fields[index].value
@@ -45,20 +46,26 @@ package enum UpstreamFields {
         }
         // A single message has only one set of credentials.
         guard let completing, !(isWhole && policy.credentials == .creation) else { return fields }
-        let credentials = keptOfCompletion(completing, of: creation, policy: policy)
+        let credentials = keptOfCompletion(
+            completing,
+            of: creation,
+            granted: granted,
+            policy: policy
+        )
         guard !credentials.isEmpty else { return fields }
-        fields.removeAll { policy.credentialFields.contains($0.name) }
-        fields.append(contentsOf: credentials.filter { policy.lets($0.name) })
+        fields.removeAll { policy.credentialFields.contains($0.name) && !granted.contains($0.name) }
+        fields.append(contentsOf: credentials.filter { policy.lets($0.name, granted) })
         return fields
     }
 
-    /// The field that lists the fields set by the authorizer; stored with a creation and never sent.
-    package static let setNames = HTTPField.Name.made("spoolgate-set")
-
     /// The fields of a creation that its record keeps, with credentials only if the delivery uses them.
-    package static func recorded(_ creation: HTTPFields, policy: FieldPolicy) -> HTTPFields {
+    package static func recorded(
+        _ creation: HTTPFields,
+        granted: [HTTPField.Name] = [],
+        policy: FieldPolicy
+    ) -> HTTPFields {
         policy.keepsCredentials
-            ? creation : creation.filter { !policy.credentialFields.contains($0.name) }
+            ? creation : creation.filter { policy.keepsCredential($0.name, granted) }
     }
 
     /// The credentials of a completing request that the delivery uses, and that must be stored for later attempts.
@@ -68,20 +75,17 @@ package enum UpstreamFields {
     package static func keptOfCompletion(
         _ completing: HTTPFields,
         of creation: HTTPFields,
+        granted: [HTTPField.Name] = [],
         policy: FieldPolicy
     ) -> HTTPFields {
-        func credentials(_ fields: HTTPFields) -> HTTPFields {
-            fields.filter { policy.credentialFields.contains($0.name) }
-        }
         switch policy.credentials {
         case .none: return [:]
-        case .completing: return credentials(completing)
+        case .completing: return policy.credentials(in: completing, except: granted)
         case .creation:
             guard completing != creation else { return [:] }
-            let (old, new) = (credentials(creation), credentials(completing))
-            guard old != new, !creation.contains(setNames), kinds(of: old) == kinds(of: new) else {
-                return [:]
-            }
+            let old = policy.credentials(in: creation, except: granted)
+            let new = policy.credentials(in: completing, except: granted)
+            guard old != new, kinds(of: old) == kinds(of: new) else { return [:] }
             return new
         }
     }
@@ -102,21 +106,39 @@ package enum UpstreamFields {
     /// `policy.forward` does not apply.
     package static func passedThrough(
         _ fields: HTTPFields,
+        granted: [HTTPField.Name] = [],
         policy: FieldPolicy = FieldPolicy()
     ) -> HTTPFields {
         kept(of: fields, without: leftOutOfPassed) {
             (policy.credentials != .none || !policy.credentialFields.contains($0))
-                && policy.lets($0)
+                && policy.lets($0, granted)
         }
     }
 
-    /// Sets the operator's own fields, which replace others with the same names.
-    package static func finish(_ fields: inout HTTPFields, policy: FieldPolicy) {
-        for field in policy.set { fields[fields: field.name] = [] }
-        for field in policy.set { fields.append(field) }
+    /// Sets the operator's own fields, then the gateway's, which replace others with the same names.
+    ///
+    /// `via` follows a `Via` of the operator. `correlation` is set only if the rules let the field pass.
+    package static func finish(
+        _ fields: inout HTTPFields,
+        policy: FieldPolicy,
+        via: HTTPField? = nil,
+        correlation: HTTPField? = nil
+    ) {
+        if !policy.set.isEmpty {
+            let names = Set(policy.set.map(\.name.folded))
+            fields.removeAll { names.contains($0.name.folded) }
+            fields.append(contentsOf: policy.set)
+            if let via, names.contains(via.name.folded) { fields.append(via) }
+        }
+        if let correlation, fields.contains(correlation.name) {
+            fields[fields: correlation.name] = [correlation]
+        }
     }
 
-    /// Adds the client's `Upload-Metadata` as fields; existing fields stay unchanged, except a general `Content-Type`.
+    /// Adds the client's `Upload-Metadata` as fields, unless another field has the name.
+    ///
+    /// A pair replaces only a general `Content-Type` of the client. No pair returns as a field that the authorizer has
+    /// removed; `granted` has the names. Names that differ only in `_` and `-` are equal to many applications.
     ///
     /// The file's name becomes `Content-Disposition` (RFC 6266, RFC 8187), and its type `Content-Type`. Each other pair
     /// becomes a percent-encoded field if `policy` enables that.
@@ -124,20 +146,32 @@ package enum UpstreamFields {
         _ metadata: UploadMetadata,
         name: ClientFileName,
         in fields: inout HTTPFields,
+        granted: [HTTPField.Name] = [],
         policy: FieldPolicy
     ) {
-        if metadata["filename"] != nil, !fields.contains(.contentDisposition) {
+        let removed = Set(granted.map(\.folded))
+        if metadata["filename"] != nil, !fields.contains(.contentDisposition),
+            !removed.contains(HTTPField.Name.contentDisposition.canonicalName)
+        {
             fields[.contentDisposition] =
                 "attachment; filename*=UTF-8''" + PercentText.encode(name.text)
         }
         let own = fields[.contentType]
-        if let type = metadata.type(beside: own), type != own { fields[.contentType] = type }
+        let isOthers =
+            removed.contains(HTTPField.Name.contentType.canonicalName)
+            || policy.set.contains { $0.name == .contentType }
+        if !isOthers, let type = metadata.type(beside: own), type != own {
+            fields[.contentType] = type
+        }
         guard let prefix = policy.metadataPrefix else { return }
+        var taken = removed.union(fields.map(\.name.folded))
+        taken.formUnion((policy.credentialFields + policy.strip).map(\.folded))
         for pair in metadata.others {
-            guard let name = FieldPolicy.name(prefix + pair.key), policy.lets(name),
+            guard let name = FieldPolicy.name(prefix + pair.key), !isClaim(name.folded),
+                !isReserved(folded: name.folded),
                 // Only the gateway sets these fields.
-                !name.canonicalName.utf8.starts(with: "spoolgate-".utf8),
-                !policy.credentialFields.contains(name), !fields.contains(name)
+                !name.folded.utf8.starts(with: "spoolgate-".utf8),
+                taken.insert(name.folded).inserted
             else { continue }
             fields[name] = PercentText.encode(pair.value)
         }
@@ -146,8 +180,11 @@ package enum UpstreamFields {
     /// Whether a field belongs to a connection, message framing or an upload protocol, so that operators must not set
     /// it.
     package static func isReserved(_ name: HTTPField.Name) -> Bool {
-        let text = name.canonicalName
-        return leftOutOfWhole.contains(text) || isOfUploads(text)
+        isReserved(folded: name.canonicalName)
+    }
+
+    private static func isReserved(folded text: String) -> Bool {
+        leftOutOfWhole.contains(text) || isOfUploads(text)
     }
 
     private static func isOfUploads(_ name: String) -> Bool {
@@ -159,7 +196,9 @@ package enum UpstreamFields {
     /// Connection fields, message framing, Upload-* and Tus-* are left out, as is `Content-Length`, which the sender
     /// sets.
     package static func relayed(_ fields: HTTPFields) -> HTTPFields {
-        kept(of: fields, without: leftOutOfResponse) { !isOfUploads($0.canonicalName) }
+        kept(of: applyingConnection(fields), without: leftOutOfResponse) {
+            !isOfUploads($0.canonicalName)
+        }
     }
 
     /// The response fields that the client of a passed-through request receives.
@@ -167,7 +206,13 @@ package enum UpstreamFields {
     /// Only connection fields, framing and `Content-Length` are left out, because the upstream may use its own upload
     /// protocol.
     package static func passedBack(_ fields: HTTPFields) -> HTTPFields {
-        kept(of: fields, without: leftOutOfResponse)
+        kept(of: applyingConnection(fields), without: leftOutOfResponse)
+    }
+
+    private static func applyingConnection(_ fields: HTTPFields) -> HTTPFields {
+        var fields = fields
+        fields.applyConnection()
+        return fields
     }
 
     /// The fields that mark a request of the IETF protocol.
@@ -175,8 +220,6 @@ package enum UpstreamFields {
         "upload-draft-interop-version", "upload-complete", "upload-incomplete",
         // The gateway or the web server has responded to the client's `Expect`; the upstream connection has its own.
         "expect",
-        // The gateway's own field (`setNames`).
-        "spoolgate-set",
     ])
 
     // One set for each direction, so that each field needs one lookup.
@@ -202,9 +245,8 @@ package enum UpstreamFields {
     /// Whether a field states the client's identity or original request.
     ///
     /// Many applications trust these fields, so only a proxy in front may set them.
-    fileprivate static func isClaim(_ name: HTTPField.Name) -> Bool {
-        let text = name.canonicalName
-        return claims.contains(text) || text.utf8.starts(with: "x-forwarded".utf8)
+    fileprivate static func isClaim(_ name: String) -> Bool {
+        claims.contains(name) || name.utf8.starts(with: "x-forwarded".utf8)
     }
 
     private static let claims = FieldNameSet([
@@ -217,13 +259,6 @@ package enum UpstreamFields {
         "x-scheme", "x-http-destinationurl", "front-end-https",
     ])
 
-    /// Fields forwarded even if `Connection` lists them, because a client must not hide them from the upstream (RFC
-    /// 9110 §7.6.1).
-    private static let endToEndNames: Set<String> = [
-        "host", "authorization", "cookie", "content-type", "content-encoding", "cache-control",
-        "forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip",
-    ]
-
     private static let alwaysForwarded: Set<HTTPField.Name> = [
         .contentType, .contentEncoding, .contentLanguage, .contentDisposition, .contentDigest,
         .reprDigest, .host,
@@ -233,18 +268,14 @@ package enum UpstreamFields {
         UploadResources.partialMediaType, Tus.mediaType,
     ]
 
-    /// Leaves out the fields in `leftOut`, those that `Connection` lists, and those for which `lets` returns false.
+    /// Leaves out the fields in `leftOut`, and those for which `lets` returns false.
     private static func kept(
         of fields: HTTPFields,
         without leftOut: FieldNameSet,
         _ lets: (HTTPField.Name) -> Bool = { _ in true }
     ) -> HTTPFields {
-        let named = connectionOptions(fields)
         func isKept(_ field: HTTPField) -> Bool {
-            let name = field.name.canonicalName
-            if leftOut.contains(name) { return false }
-            if !named.isEmpty, named.contains(name), !endToEndNames.contains(name) { return false }
-            return lets(field.name)
+            !leftOut.contains(field.name.canonicalName) && lets(field.name)
         }
         // Usually all fields are kept, and nothing is copied.
         guard let first = fields.firstIndex(where: { !isKept($0) }) else { return fields }
@@ -255,25 +286,29 @@ package enum UpstreamFields {
         }
         return kept
     }
-
-    /// The field names that `Connection` lists, in lower case.
-    private static func connectionOptions(_ fields: HTTPFields) -> Set<String> {
-        var options: Set<String> = []
-        for field in fields where field.name == .connection {
-            // These two common values name no field that would pass otherwise.
-            if field.value == "keep-alive" || field.value == "close" { continue }
-            // Split by bytes, because a combining mark would hide a comma, and the Kelvin sign is not a k.
-            for option in field.value.utf8.split(separator: UInt8(ascii: ",")) {
-                let text = String(decoding: option.withoutOuterWhitespace, as: UTF8.self)
-                if let name = HTTPField.Name(text) { options.insert(name.canonicalName) }
-            }
-        }
-        return options
-    }
 }
 
 extension FieldPolicy {
-    fileprivate func lets(_ name: HTTPField.Name) -> Bool {
-        (trustsForwarded || !UpstreamFields.isClaim(name)) && !strip.contains(name)
+    /// Whether a field may pass; the claims of the authorizer are those of the operator.
+    fileprivate func lets(_ name: HTTPField.Name, _ granted: [HTTPField.Name]) -> Bool {
+        (trustsForwarded || !UpstreamFields.isClaim(name.canonicalName) || granted.contains(name))
+            && !strip.contains(name)
+    }
+
+    /// Whether an upload's record keeps the creation's field of this name, if it is a credential.
+    fileprivate func keepsCredential(_ name: HTTPField.Name, _ granted: [HTTPField.Name]) -> Bool {
+        switch credentials {
+        case .creation: true
+        case .completing: !credentialFields.contains(name) || granted.contains(name)
+        case .none: !credentialFields.contains(name)
+        }
+    }
+
+    /// The credentials of the client, without those that the authorizer has set or removed.
+    fileprivate func credentials(
+        in fields: HTTPFields,
+        except granted: [HTTPField.Name]
+    ) -> HTTPFields {
+        fields.filter { credentialFields.contains($0.name) && !granted.contains($0.name) }
     }
 }
