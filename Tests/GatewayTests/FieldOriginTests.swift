@@ -121,6 +121,11 @@ struct FieldOriginTests {
         scheme: "https"
     )
 
+    /// The path of a location with an origin.
+    private static func path(of location: String) -> String {
+        String(location.trimmingPrefix("https://up.example"))
+    }
+
     private func send(_ sender: Sender, _ fields: HTTPFields, to test: GatewayUnderTest) throws
         -> Int?
     {

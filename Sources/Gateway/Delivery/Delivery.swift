@@ -53,9 +53,9 @@ package struct Delivery {
         to listener: ResponseListener,
         _ digests: UploadDigests? = nil
     ) throws(SpoolError) -> Refusal? {
-        if let seconds = pause(of: upload) {
-            try upload.sync()
-            return .deliveryPauses(seconds)
+        var listener = listener
+        if upload.isRecorded, let refusal = try refusalOfCredentials(upload, &listener) {
+            return refusal
         }
         if case .ended(let refusal) = try check(upload, listener) { return refusal }
         // This client waits only for the upstream, as it would without a gateway.
@@ -85,6 +85,40 @@ package struct Delivery {
             return try DeliveryAttempt(upload, digests, to: listener, by: self, in: slot).run()
         case .failure(let refusal): return refusal
         }
+    }
+
+    /// Chooses the credentials of the attempt.
+    ///
+    /// - Returns: the refusal to send if they were refused before, or if the last attempt was too recent; otherwise nil.
+    private func refusalOfCredentials(
+        _ upload: Upload,
+        _ listener: inout ResponseListener
+    ) throws(SpoolError) -> Refusal? {
+        let stored = try upload.completion()
+        let refused = RefusedCredentials(stored)
+        listener.completing = completing(listener.completing, stored, of: upload)
+        if areRefused(listener.completing, refused, of: upload) {
+            let refusal = Refusal.credentialsRefused(refused.challenges)
+            let reason = "its credentials were refused before"
+            if route.hasAccepted(upload) {
+                try fail(upload, reason: reason)
+            } else if ticket == nil {
+                // After a crash, the queue makes the attempt that a client with other credentials has started.
+                return try postpone(
+                    upload,
+                    reason: reason,
+                    listener,
+                    telling: refusal,
+                    lacksCredentials: true
+                )
+            } else {
+                try upload.sync()
+            }
+            return refusal
+        }
+        guard let seconds = pause(of: upload, refused) else { return nil }
+        try upload.sync()
+        return .deliveryPauses(seconds)
     }
 
     /// Delivers an upload that has been waiting for its delivery, possibly since before a crash.
@@ -137,7 +171,7 @@ package struct Delivery {
         let responses = ResponseBuilder(dialect: .newest, limits: route.settings.limits)
         _ = try deliverWaiting(
             upload,
-            to: ResponseListener(responses, completing: try upload.completion())
+            to: ResponseListener(responses, completing: nil)
         )
     }
 
@@ -145,14 +179,16 @@ package struct Delivery {
     ///
     /// - Throws: `SpoolError` if the record cannot be written.
     package func keepCompletion(_ upload: Upload, _ fields: HTTPFields?) throws(SpoolError) {
-        guard let fields else { return }
+        let stored = try upload.completion()
+        guard let fields = completing(fields, stored, of: upload) else { return }
         let kept = UpstreamFields.keptOfCompletion(
             fields,
             of: upload.creation.head.fields,
             granted: upload.creation.head.granted,
             policy: route.settings.fields
         )
-        if !kept.isEmpty { try upload.keepCompletion(kept) }
+        guard !kept.isEmpty || stored != nil else { return }
+        try upload.keepCompletion(kept + RefusedCredentials(stored).fields)
     }
 
     /// Returns nil if no slot became free in time, or a newer request requested the upload's release.
@@ -220,6 +256,10 @@ package struct Delivery {
         // If a client learns that its upload was not delivered, the queue must not deliver the upload later.
         let isQueued = !listener.isThere && !lacksCredentials
         if isQueued { try keepCompletion(upload, listener.completing) }
+        if lacksCredentials {
+            let challenges = refusal.fields[values: .wwwAuthenticate]
+            try noteRefused(upload, listener.completing, challenges: challenges)
+        }
         let end = route.settings.queue.end(from: deliveries.clock.now)
         try upload.postpone(
             reason: reason,
@@ -232,11 +272,15 @@ package struct Delivery {
 
     /// The seconds before a request may start another attempt; nil if a request may start one now.
     ///
-    /// The pause exists because each attempt sends all content, and may be a guess at credentials.
-    private func pause(of upload: Upload) -> Int? {
+    /// The pause exists because each attempt sends all content, and may be a guess at credentials. An attempt whose
+    /// credentials were refused delays none with other credentials; several delay the next guess.
+    private func pause(of upload: Upload, _ refused: RefusedCredentials) -> Int? {
         // The queue has its own pauses.
         guard ticket != nil, upload.isRecorded, upload.state.phase == .deferred else { return nil }
-        let pause = route.settings.queue.pauseOfClient(after: upload.attempts)
+        let isGuess = upload.lacksCredentials && !refused.isEmpty
+        let pause = route.settings.queue.pauseOfClient(
+            after: isGuess ? refused.digests.count - 1 : upload.attempts
+        )
         let passed = deliveries.clock.now.seconds - upload.lastActivity.seconds
         // The elapsed time is unknown if the clock was set back.
         guard passed >= 0, passed < pause.components.seconds else { return nil }

@@ -7,6 +7,7 @@ import SpoolgateJournal
 import SpoolgateSettings
 import SpoolgateSpool
 import SpoolgateUploadProtocol
+import SpoolgateUpstream
 
 extension Request {
     func delivery(on route: Route, _ journal: Journal) -> Delivery {
@@ -68,8 +69,13 @@ extension UploadOperation {
 
     /// Makes the next attempt for a waiting upload, and stores the final response without sending it.
     func deliverUnseen() throws(SpoolError) {
-        // The response to this request reports whether the upload was delivered.
-        var listener = ResponseListener(responses, completing: try upload.completion())
+        // The response to this request reports whether the upload was delivered. A request without content has no
+        // digest of it.
+        let names = route.settings.fields.credentialFields + [.host]
+        var listener = ResponseListener(
+            responses,
+            completing: head.fields.filter { names.contains($0.name) }
+        )
         listener.witness = exchange
         _ = try delivery.deliverWaiting(upload, to: listener)
         enqueue()

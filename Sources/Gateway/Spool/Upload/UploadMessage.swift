@@ -7,6 +7,13 @@ package import HTTPTypes
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 
+extension HTTPField.Name {
+    /// Lists the digests of the client's credentials that were refused; stored with the completing request's fields.
+    ///
+    /// No client can send such a field. Version 0.1.0 ignores it.
+    package static let refusedCredentials = made("spoolgate-refused")
+}
+
 extension Upload {
     // MARK: Content that must be verified
 
@@ -55,7 +62,15 @@ extension Upload {
         try record.write { $0.completion = extent }
     }
 
-    /// Returns the stored fields of the completing request.
+    /// Forgets which credentials were refused, because an operator has decided to send them again.
+    func forgetRefusals() throws(SpoolError) {
+        guard var fields = try completion(), fields.contains(.refusedCredentials) else { return }
+        fields[.refusedCredentials] = nil
+        try keepCompletion(fields)
+        try sync()
+    }
+
+    /// Returns the stored fields of the completing request, and `refusedCredentials`.
     ///
     /// Returns nil if the fields are missing or damaged, or after the upload was unlocked.
     package func completion() throws(SpoolError) -> HTTPFields? {

@@ -127,6 +127,7 @@ extension Upload {
             state.whole = spool.clock.now
         }
         knownResponse = nil
+        try forgetRefusals()
         spool.wake()
     }
 }

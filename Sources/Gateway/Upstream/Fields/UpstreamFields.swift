@@ -90,6 +90,33 @@ package enum UpstreamFields {
         }
     }
 
+    /// Whether an attempt caused by a request with `fields` has the request's credentials.
+    package static func replacesCredentials(
+        of creation: RequestHead,
+        in fields: HTTPFields,
+        policy: FieldPolicy
+    ) -> Bool {
+        let new = policy.credentials(in: fields, except: creation.granted)
+        guard !new.isEmpty, policy.credentials == .creation else {
+            return !new.isEmpty && policy.credentials == .completing
+        }
+        let old = policy.credentials(in: creation.fields, except: creation.granted)
+        return kinds(of: old) == kinds(of: new)
+    }
+
+    /// The client's credentials in a delivery, without those that the authorizer has set or removed.
+    package static func clientCredentials(
+        of creation: RequestHead,
+        completing: HTTPFields?,
+        policy: FieldPolicy
+    ) -> HTTPFields {
+        if let completing, replacesCredentials(of: creation, in: completing, policy: policy) {
+            return policy.credentials(in: completing, except: creation.granted)
+        }
+        return policy.keepsCredentials
+            ? policy.credentials(in: creation.fields, except: creation.granted) : [:]
+    }
+
     /// The names of the credential fields, sorted, each `Authorization` with its scheme (RFC 9110 §11.4).
     private static func kinds(of credentials: HTTPFields) -> [[UInt8]] {
         credentials.map { field in
