@@ -1,6 +1,7 @@
 // The shares of content, for operators.
 
 package import SpoolgateExchange
+import SpoolgatePosix
 import SpoolgateUploadProtocol
 
 /// How many bytes of an upload's content nginx wrote to the spool, and how many passed through the gateway.
@@ -51,26 +52,13 @@ package struct ContentShares: Sendable, Equatable {
 struct SharesTable {
     static let most = 4096
 
-    private var shares: [UploadID: ContentShares] = [:]
-    /// The uploads in the order of their first content; in a full table, the oldest is at index `oldest`.
-    private var order: [UploadID] = []
-    private var oldest = 0
+    private var shares = RecentTable<UploadID, ContentShares>(most: most)
 
     mutating func add(_ added: ContentShares, to id: UploadID) {
         guard added.nginx + added.gateway > 0 else { return }
-        if var known = shares[id] {
-            known.add(added)
-            shares[id] = known
-            return
-        }
-        if order.count < Self.most {
-            order.append(id)
-        } else {
-            shares[order[oldest]] = nil
-            order[oldest] = id
-            oldest = (oldest + 1) % Self.most
-        }
-        shares[id] = added
+        var known = shares[id] ?? ContentShares()
+        known.add(added)
+        shares[id] = known
     }
 
     subscript(id: UploadID) -> ContentShares? { shares[id] }

@@ -86,7 +86,9 @@ package final class Transfers: Sendable {
         var active: [UploadID: Transfer] = [:]
         /// Uploads whose clients stopped early, with the number of their connections and whether the last was
         /// interrupted.
-        var left: [UploadID: (connections: Int, isInterrupted: Bool)] = [:]
+        var left = RecentTable<UploadID, (connections: Int, isInterrupted: Bool)>(
+            most: Transfers.mostLeft
+        )
         var shares = SharesTable()
     }
 
@@ -159,7 +161,8 @@ package final class Transfers: Sendable {
 
     private func takeLeft(_ id: UploadID) -> (connections: Int, isInterrupted: Bool)? {
         table.updateQuietly { table in
-            let taken = table.left.removeValue(forKey: id)
+            let taken = table.left[id]
+            table.left[id] = nil
             leftCount.set(table.left.count)
             return taken
         }
@@ -172,8 +175,6 @@ package final class Transfers: Sendable {
             table.active[transfer.id] = nil
             table.shares.add(transfer.shares, to: transfer.id)
             guard !isWhole else { return }
-            // The removed entry is arbitrary, because most uploads here are never resumed.
-            if table.left.count >= Self.mostLeft { _ = table.left.popFirst() }
             table.left[transfer.id] = (transfer.connections, isInterrupted)
             leftCount.set(table.left.count)
         }

@@ -26,7 +26,7 @@ final class CreationCache: Sendable {
     /// The maximum length of a cached text in bytes.
     static let longest = 4096
 
-    private let entries = Monitor<[UploadID: Entry]>([:])
+    private let entries = Monitor(RecentTable<UploadID, Entry>(most: limit))
 
     /// Returns the creation of `id` and the size of its text in bytes, or nil if `bytes` do not begin with the text
     /// cached for `id`.
@@ -48,10 +48,7 @@ final class CreationCache: Sendable {
     func remember(_ creation: UploadCreation, text: ArraySlice<UInt8>) {
         guard text.count <= Self.longest else { return }
         let entry = Entry(text: Array(text), creation: creation)
-        entries.update { entries in
-            if entries.count >= Self.limit, let some = entries.keys.first { entries[some] = nil }
-            entries[creation.id] = entry
-        }
+        entries.update { $0[creation.id] = entry }
     }
 
     func forget(_ id: UploadID) { entries.update { $0[id] = nil } }

@@ -13,7 +13,7 @@ final class SyncedStates: Sendable {
     /// A dropped entry only costs one more sync.
     private static let limit = 1 << 16
 
-    private let sequences = Monitor<[UploadID: UInt64]>([:])
+    private let sequences = Monitor(RecentTable<UploadID, UInt64>(most: limit))
 
     /// Returns whether the state `sequence` of `id` is known to be durable.
     func contains(_ id: UploadID, _ sequence: UInt64) -> Bool {
@@ -22,12 +22,7 @@ final class SyncedStates: Sendable {
 
     /// Records that the state `sequence` of `id` is durable.
     func note(_ id: UploadID, _ sequence: UInt64) {
-        sequences.update { sequences in
-            if sequences.count >= Self.limit, let some = sequences.keys.first {
-                sequences[some] = nil
-            }
-            sequences[id] = sequence
-        }
+        sequences.update { $0[id] = sequence }
     }
 
     func forget(_ id: UploadID) { sequences.update { $0[id] = nil } }
