@@ -2,6 +2,7 @@
 
 import Foundation
 import SpoolgatePosix
+import SpoolgateTestSupport
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 import Testing
@@ -124,6 +125,74 @@ struct PopulationTests {
         room.wasMade(client, record: 100)
         room.count { Census() }
         #expect(bound { try room.takeUpload(of: client, record: 100) } == nil)
+    }
+
+    /// The processor time in seconds that creations take with unfinished uploads of `clients`.
+    private func cost(clients: Int, whileCounting: Bool) throws -> Double {
+        let directory = TemporarySpool()
+        let spool = try directory.open(quota: 1 << 40)
+        spool.setBounds(UploadBounds(total: 1 << 40, ofClient: 10))
+        let room = spool.room
+        func create(_ number: Int) throws {
+            let client = ClientName(owner: ExactText("client \(number)"), address: nil)
+            try room.takeUpload(of: client, record: 500)
+            room.wasMade(client, record: 500)
+        }
+        var best = Double.infinity
+        func run() throws {
+            for number in 0..<clients { try create(number) }
+            // The best of several runs excludes the growth of the tables and other work of the machine.
+            for _ in 0..<10 {
+                let before = ThreadTime.seconds
+                for number in 0..<100 { try create(number % clients) }
+                best = min(best, ThreadTime.seconds - before)
+                for number in 0..<100 {
+                    let client = ClientName(
+                        owner: ExactText("client \(number % clients)"),
+                        address: nil
+                    )
+                    room.giveBackUpload(of: client, isFinished: false)
+                }
+            }
+        }
+        if whileCounting {
+            room.count {
+                do { try run() } catch { Issue.record(error) }
+                return Census()
+            }
+        } else {
+            try run()
+        }
+        return best
+    }
+
+    @Test("a creation costs the same with any number of clients", arguments: [false, true])
+    func cost(whileCounting: Bool) throws {
+        let few = try cost(clients: 100, whileCounting: whileCounting)
+        let many = try cost(clients: 30_000, whileCounting: whileCounting)
+        // A copy of the counts of 30,000 clients costs a hundred creations.
+        #expect(many < 20 * few, "\(few) s with 100 clients, \(many) s with 30,000")
+    }
+
+    @Test("a refused creation reserves nothing")
+    func refused() throws {
+        let mine = ClientName(owner: "a", address: nil)
+        let other = ClientName(owner: "b", address: nil)
+        let large = SpoolRoom.freeRecords
+        for bounds in [UploadBounds(), UploadBounds(total: 1), UploadBounds(ofClient: 1)] {
+            let directory = TemporarySpool()
+            let spool = try directory.open(quota: 100)
+            spool.setBounds(bounds)
+            let room = spool.room
+            try room.takeUpload(of: mine, record: large)
+            let before = room.figures
+            #expect(throws: SpoolError.self) {
+                try room.takeUpload(of: bounds.total == nil ? mine : other, record: large)
+            }
+            let after = room.figures
+            #expect((after.uploads, after.unfinished) == (before.uploads, before.unfinished))
+            #expect(after.bytes == before.bytes)
+        }
     }
 
     @Test("many concurrent creations do not exceed a limit", .timeLimit(.minutes(10)))

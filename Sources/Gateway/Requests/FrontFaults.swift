@@ -44,8 +44,10 @@ package final class FrontFaults: Sendable {
             state.counts[fault, default: 0] += 1
             state.recent[fault] = .after(.seconds(900))
             var subject = Subject(fault: fault, route: route)
-            let subjects = state.lines.subjects
-            if subjects.count >= Self.mostSubjects, !subjects.contains(subject) {
+            // A variable with the subjects would make the next change copy them.
+            if state.lines.subjects.count >= Self.mostSubjects,
+                !state.lines.subjects.contains(subject)
+            {
                 subject.route = ""
             }
             // A missing origin does no harm, so it is logged only once.

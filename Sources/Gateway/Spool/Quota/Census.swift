@@ -14,14 +14,20 @@ struct Census: Equatable {
     var uploads = 0
     /// The number of undelivered uploads, keyed by the hash of the client's name, because names would use too much
     /// memory.
-    var unfinished: [Int: Int] = [:]
+    private(set) var unfinished: [Int: Int] = [:]
+    /// The sum of `unfinished`.
+    private(set) var unfinishedTotal = 0
 
     static func += (one: inout Census, other: Census) {
         one.data += other.data
         one.records += other.records
         one.uploads += other.uploads
         one.unfinished.merge(other.unfinished, uniquingKeysWith: +)
+        one.unfinishedTotal += other.unfinishedTotal
     }
+
+    /// Changes this value in place; for a value that may be missing.
+    mutating func change(_ body: (inout Census) -> Void) { body(&self) }
 
     /// Adds `count` uploads of a client, or subtracts them if `count` is negative.
     mutating func add(_ count: Int, of client: Int, isFinished: Bool) {
@@ -35,8 +41,10 @@ struct Census: Equatable {
     }
 
     mutating func add(_ count: Int, unfinishedOf client: Int) {
-        let number = unfinished[client, default: 0] + count
+        let before = unfinished[client, default: 0]
+        let number = max(0, before + count)
         unfinished[client] = number > 0 ? number : nil
+        unfinishedTotal += number - before
     }
 }
 
@@ -88,7 +96,7 @@ extension SpoolLayout {
                 knowing: nil
             )
             if case .success(let loaded) = record, loaded.state.queue != .delivered {
-                census.unfinished = [loaded.creation.client.hashValue: 1]
+                census.add(1, unfinishedOf: loaded.creation.client.hashValue)
             }
             return (census, record)
         } catch {

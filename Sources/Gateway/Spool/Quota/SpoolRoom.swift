@@ -62,17 +62,18 @@ final class SpoolRoom: Sendable {
         var nextCount = Deadline.after(.zero)
 
         /// The number of bytes that count against the quota.
-        var bytes: Int64 {
-            known.data + nameless + lent + max(0, known.records - SpoolRoom.freeRecords)
+        var bytes: Int64 { bytes(withRecord: 0) }
+
+        /// The number of bytes that will count against the quota after a record of `record` bytes is added.
+        func bytes(withRecord record: Int64) -> Int64 {
+            known.data + nameless + lent + max(0, known.records + record - SpoolRoom.freeRecords)
         }
 
         /// Reserves space that a running count may or may not find; a figure may become too high but never too low.
         mutating func take(_ body: (inout Census) -> Void) {
+            // In place, because each copy would copy the counts of all clients.
             body(&known)
-            if var since {
-                body(&since)
-                self.since = since
-            }
+            since?.change(body)
         }
 
         func fault(client: Int) -> UploadBound? {
@@ -106,7 +107,7 @@ final class SpoolRoom: Sendable {
         state.updateQuietly { state in
             SpoolFigures(
                 uploads: state.known.uploads,
-                unfinished: state.known.unfinished.values.reduce(0, +),
+                unfinished: state.known.unfinishedTotal,
                 bytes: state.known.data + state.nameless + state.known.records,
                 reserve: state.reserve,
                 quota: quota
@@ -310,13 +311,12 @@ final class SpoolRoom: Sendable {
             if let bound = state.fault(client: client) {
                 return .tooMany(directory: root.path, bound)
             }
-            var next = state
-            next.take { $0.add(1, of: client, record: record) }
-            if let quota, next.bytes != state.bytes, next.bytes > quota {
-                return overQuota(record, used: state.bytes, quota: quota)
+            let (used, next) = (state.bytes, state.bytes(withRecord: record))
+            if let quota, next != used, next > quota {
+                return overQuota(record, used: used, quota: quota)
             }
-            next.pending.add(1, of: client, record: record)
-            state = next
+            state.take { $0.add(1, of: client, record: record) }
+            state.pending.add(1, of: client, record: record)
             return nil
         }
     }
