@@ -24,6 +24,8 @@ final class GatewayUnderTest: Sendable {
     let gateway: Gateway
     let disk = WatchedDisk()
     let log = LogLines()
+    /// The present, for the rates of content; it advances only if a test changes it.
+    let contentClock = Monitor(Deadline.after(.zero))
 
     var events: String { "\(root)/events" }
 
@@ -67,7 +69,12 @@ final class GatewayUnderTest: Sendable {
             runBeside: { job in jobs.map { $0.hold(job) } ?? job() }
         )
         disk.forget()
-        gateway = Gateway(settings: settings, spool: spool, log: Log(log.logger))
+        gateway = Gateway(
+            settings: settings,
+            spool: spool,
+            log: Log(log.logger),
+            contentClock: { [contentClock] in contentClock.update { $0 } }
+        )
     }
 
     deinit {

@@ -53,20 +53,114 @@ import Testing
         #expect(try running.finish().status == 201)
     }
 
-    @Test("no request is rejected if slow content is interrupted for it")
-    func roomIsMade() throws {
+    /// Requests for which no thread is free.
+    enum Comer: CaseIterable {
+        case creation, ordinary, concatenation, append, retrieval, cancellation
+    }
+
+    /// Requests that hold the threads.
+    enum Holder: CaseIterable {
+        case creation, untoldCreation, ordinary
+
+        func exchange(_ context: ExchangeContext) -> ScriptedExchange {
+            var silent = context
+            silent.interimStatuses = []
+            return switch self {
+            case .creation: .creation([.stuck], length: .unknown, context: context)
+            case .untoldCreation: .creation([.stuck], length: .unknown, context: silent)
+            case .ordinary:
+                ScriptedExchange(.put, "/p", [:], [.stuck], length: .unknown, context: context)
+            }
+        }
+    }
+
+    @Test(
+        "only an append takes another request's thread, and only from a client that can resume",
+        arguments: Comer.allCases,
+        Holder.allCases
+    )
+    func comers(comer: Comer, holder: Holder) throws {
         let test = try GatewayUnderTest { settings, _ in settings.maximumThreads = 1 }
-        let stuck = ScriptedExchange.creation([.stuck], length: .unknown, context: context("bob"))
+        let mine = test.createPartial("hello", context: context("alice"))
+        let stuck = holder.exchange(context("bob"))
         let running = try test.start(stuck)
         #expect(stuck.waitUntilStuck())
-        // In its first second it is not interrupted.
-        try eventually("a creation is served") {
-            let status = test.serve(.creation(["x"], context: context("alice"))).status
-            #expect(status == 201 || !stuck.isInterrupted)
-            return status == 201
+        // The stuck request is slow, but the lowest rate applies only after ten seconds.
+        test.contentClock.update { $0 = $0.later(by: .seconds(5)) }
+        let newcomer: ScriptedExchange =
+            switch comer {
+            case .creation: .creation(["x"], context: context("alice"))
+            case .ordinary: ScriptedExchange(.put, "/p", [:], ["x"], context: context("alice"))
+            case .concatenation:
+                ScriptedExchange(
+                    .post,
+                    "/files",
+                    [.tusResumable: "1.0.0", .uploadConcat: "final;\(mine)"],
+                    context: context("alice")
+                )
+            case .append: .append(mine, at: 5, ["x"], context: context("alice"))
+            case .retrieval: .retrieval(mine, context: context("alice"))
+            case .cancellation: .cancellation(mine, context: context("alice"))
+            }
+        let record = test.serve(newcomer)
+        switch comer {
+        case .creation, .ordinary, .concatenation:
+            #expect(record.events == [.head(503)])
+            #expect(record[.retryAfter] != nil)
+        case .append where holder == .creation: #expect(record.status == 201)
+        case .append: #expect(record.events == [.abort])
+        case .retrieval, .cancellation: #expect(record.status == 204)
         }
-        #expect(stuck.isInterrupted)
+        #expect(stuck.isInterrupted == (comer == .append && holder == .creation))
+        stuck.interrupt()
         _ = try running.finish()
+    }
+
+    @Test(
+        "if 80 percent of the threads are in use, requests without progress are ended, one by one"
+    )
+    func roomIsMade() throws {
+        let test = try GatewayUnderTest { settings, _ in
+            settings.maximumThreads = 5
+            settings.clients.maximumConcurrent = 0
+        }
+        func serve() -> ScriptedExchange.Record {
+            test.serve(.creation(["x"], context: context("alice")))
+        }
+        func pass(_ duration: Duration) { test.contentClock.update { $0 = $0.later(by: duration) } }
+        var stuck: [(ScriptedExchange, Running)] = []
+        func fill(_ count: Int) throws {
+            for number in stuck.count..<count {
+                let exchange = Holder.allCases[number % 3].exchange(context("bob \(number)"))
+                stuck.append((exchange, try test.start(exchange)))
+                #expect(exchange.waitUntilStuck())
+            }
+        }
+        var ended: Int { stuck.count { $0.0.isInterrupted } }
+        try fill(3)
+        pass(.seconds(100))
+        // The new request's thread is the fourth of five.
+        #expect(serve().status == 201)
+        #expect(ended == 1)
+        try fill(6)
+        // One more must wait a quarter of a second, whoever asks.
+        for _ in 0..<10 { #expect(serve().status == 503) }
+        #expect(ended == 1)
+        pass(.milliseconds(250))
+        #expect(serve().events == [.head(503)])
+        #expect(ended == 2)
+        try eventually("the ended request leaves, and a creation is served") {
+            serve().status == 201
+        }
+        #expect(ended == 2, "the next one is not due")
+        for (exchange, running) in stuck {
+            exchange.interrupt()
+            _ = try running.finish()
+        }
+        #expect(
+            test.log.values(of: "requests", in: "slow requests interrupted") == ["1"],
+            "one line a minute"
+        )
     }
 
     @Test("a client at its limit gets 429 for new uploads, and its offsets; others are served")

@@ -93,6 +93,14 @@ package struct Deadline: Sendable, Comparable {
 
     package var hasPassed: Bool { Deadline.now >= nanoseconds }
 
+    /// Returns the instant `duration` after this one; `duration` must not be negative, and at most a hundred years.
+    package func later(by duration: Duration) -> Deadline {
+        let (sum, isBeyond) = nanoseconds.addingReportingOverflow(
+            UInt64(duration.attoseconds / 1_000_000_000)
+        )
+        return isBeyond ? .never : Deadline(nanoseconds: sum)
+    }
+
     /// Whether one deadline is earlier than the other.
     package static func < (one: Deadline, other: Deadline) -> Bool {
         one.nanoseconds < other.nanoseconds

@@ -174,7 +174,10 @@ package final class Admission: Sendable {
         }
     }
 
-    package var active: Int { state.updateQuietly(\.active) }
+    /// Whether at least 80 percent of the threads for requests of any kind are in use.
+    package var isCrowded: Bool {
+        state.updateQuietly { 5 * ($0.active - $0.inReserve) >= 4 * $0.bounds.total }
+    }
 
     package var load: (active: Int, waiting: Int) {
         state.update { state in

@@ -6,7 +6,7 @@ import HTTPTypes
 package import SpoolgateDelivery
 package import SpoolgateExchange
 package import SpoolgateJournal
-import SpoolgatePosix
+package import SpoolgatePosix
 package import SpoolgateSettings
 package import SpoolgateSpool
 import SpoolgateTextFormats
@@ -25,7 +25,7 @@ package final class Gateway: Sendable {
     let admission: Admission
     /// The log lines about rejected requests, rate-limited for each reason.
     let turnedAway = Monitor(RareLines<String>())
-    let slow = SlowContent()
+    let slow: SlowContent
     private let threads: ThreadBudget
 
     var clock: SpoolClock { spool.clock }
@@ -35,9 +35,17 @@ package final class Gateway: Sendable {
 
     /// Creates a gateway for an open spool, whose recovery may still be running.
     ///
-    /// If `threads` is nil, the settings determine how many requests are served at a time.
-    package init(settings: Settings, spool: Spool, log: Log, threads: ThreadBudget? = nil) {
+    /// If `threads` is nil, the settings determine how many requests are served at a time. `contentClock` returns the
+    /// present, for the rates of content.
+    package init(
+        settings: Settings,
+        spool: Spool,
+        log: Log,
+        threads: ThreadBudget? = nil,
+        contentClock: @escaping @Sendable () -> Deadline = { .after(.zero) }
+    ) {
         self.spool = spool
+        slow = SlowContent(now: contentClock)
         let budget = threads ?? ThreadBudget(settings)
         self.threads = budget
         admission = Admission(RequestBounds(settings, budget))
@@ -62,12 +70,15 @@ package final class Gateway: Sendable {
     package func serve(_ exchange: any Exchange, isLast: Bool = false) {
         guard let (request, asked) = request(of: exchange) else { return }
         defer { request.exchange.end() }
-        let answer = admission.admit(
-            request.client,
-            isShort: asked.isShort,
-            isLast: isLast,
-            patience: !asked.isShort && relieve() ? .seconds(1) : .zero
-        )
+        var answer = admission.admit(request.client, isShort: asked.isShort, isLast: isLast)
+        if !asked.isShort, admission.isCrowded {
+            // A client that cannot be told to return later gets the thread of another one that can resume.
+            let needsRoom =
+                if case .noThread = answer { asked.isAppend && !isLast } else { false }
+            if interruptSlowest(needsRoom ? .fast : .lowestRate), needsRoom {
+                answer = admission.admit(request.client, isShort: false, patience: .seconds(1))
+            }
+        }
         switch answer {
         case .admitted(let ticket):
             defer { admission.leave(ticket) }
@@ -108,15 +119,9 @@ package final class Gateway: Sendable {
         return (request, asked.request)
     }
 
-    /// Asks up to two slow requests to end if few threads are free; returns whether any was asked.
-    ///
-    /// The second leaves a thread in reserve.
-    private func relieve() -> Bool {
-        let most = threads.maximum
-        guard admission.active >= most - max(1, most / 8), let client = slow.letGo() else {
-            return false
-        }
-        _ = slow.letGo()
+    /// Asks a slow request to end; returns whether one was asked.
+    private func interruptSlowest(_ limit: SlowContent.Limit) -> Bool {
+        guard let client = slow.interruptSlowest(limit) else { return false }
         if let count = turnedAway.update({ $0.note("slow content") }) {
             log.slowLetGo(client: "\(client)", count: count)
         }

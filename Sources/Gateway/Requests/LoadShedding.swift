@@ -54,6 +54,9 @@ extension UploadRequest {
         }
     }
 
+    /// Whether the request continues an upload, so that its client would take any response for the upload's.
+    var isAppend: Bool { if case .append = self { true } else { false } }
+
     /// Whether the request only reads or removes an upload, so that it ends quickly.
     var isShort: Bool {
         switch self {

@@ -28,6 +28,9 @@ final class RequestExchange: Exchange {
     /// The number of bytes written by the web server.
     private var laneCount: Int64 = 0
     let client: ClientName
+    /// The upload into which the content is received, set before the content is read; nil if the client does not know
+    /// an upload resource.
+    var upload: UploadID?
     private let slow: SlowContent
     /// The entry in the list of slow requests while content is received; otherwise nil.
     private var content: SlowContent.Entry?
@@ -140,7 +143,7 @@ final class RequestExchange: Exchange {
     private func beginContent() {
         askForContent()
         guard content == nil else { return }
-        content = slow.begin(client, exchange.interrupt)
+        content = slow.begin(client, upload: upload, exchange.interrupt)
         minimum = MinimumRate(route.settings.minimumRate)
     }
 

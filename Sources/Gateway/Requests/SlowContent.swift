@@ -1,38 +1,49 @@
 // The rates at which clients send content; if few threads are free, slow requests are ended.
 //
 // Slow uploads occupy a server's resources (draft-12 §13). A client that can resume loses nothing because its bytes are
-// kept. Invariant: a request that receives 256 KiB per second, or that began less than a second ago, is never asked to
-// end. During a longer grace period, a thousand new requests could occupy every thread.
+// kept, but it returns, and its next request needs a thread, too. Invariants: at most four requests a second are asked
+// to end, and the choice considers a limited number of them; a request that receives 256 KiB per second, or that began
+// less than a second ago, is never asked to end; the next requests of an upload whose request was asked to end are
+// spared for ten minutes, unless they receive almost nothing.
 
 import SpoolgateExchange
 import SpoolgatePosix
 import SpoolgateUploadProtocol
+import Synchronization
 
 /// The requests that are sending content; thread-safe.
 final class SlowContent: Sendable {
     final class Entry: Sendable {
         fileprivate let client: ClientName
+        /// Nil if the client cannot resume.
+        fileprivate let upload: UploadID?
         fileprivate let interrupt: @Sendable () -> Void
         let received = Counter()
+        /// The index in `State.looks`, or -1 if the entry is no longer there; changed only under the lock.
+        fileprivate let place = Atomic(-1)
 
-        fileprivate init(_ client: ClientName, _ interrupt: @escaping @Sendable () -> Void) {
+        fileprivate init(
+            _ client: ClientName,
+            _ upload: UploadID?,
+            _ interrupt: @escaping @Sendable () -> Void
+        ) {
             self.client = client
+            self.upload = upload
             self.interrupt = interrupt
         }
     }
 
     private struct Look {
-        var entry: Entry
+        let entry: Entry
+        /// Until then, the request is ended only if it receives almost nothing, because it returned after an end.
+        let sparedUntil: Deadline
         /// The time of the last measurement, and the number of bytes received by then.
         var at: Deadline
         var count = 0
         /// Bytes per second since the last measurement, or since the content began; nil before the rate is first
         /// calculated.
         var rate: Double?
-        var isAsked = false
-        private var isMeasured = false
-
-        init(entry: Entry, at: Deadline) { (self.entry, self.at) = (entry, at) }
+        var isMeasured = false
 
         mutating func renew(_ now: Deadline) {
             let seconds = Double(now.nanoseconds &- at.nanoseconds) / 1e9
@@ -42,54 +53,120 @@ final class SlowContent: Sendable {
             guard seconds >= SlowContent.span else { return }
             (at, count, isMeasured) = (now, received, true)
         }
+
+        func isBelow(_ limit: Limit, _ now: Deadline) -> Bool {
+            guard let rate else { return false }
+            if now < sparedUntil { return isMeasured && rate < SlowContent.silent }
+            if isMeasured, rate < SlowContent.lowest { return true }
+            return limit == .fast && entry.upload != nil && rate < SlowContent.fast
+        }
+    }
+
+    private struct State {
+        var looks: [Look] = []
+        /// The index of the next request to consider.
+        var hand = 0
+        /// The earliest time at which the next request may be asked to end.
+        var next = Deadline.after(.zero)
+        /// The uploads whose requests were asked to end, with the times until which their next requests are spared.
+        var asked = RecentTable<UploadID, Deadline>(most: SlowContent.mostAsked)
+
+        mutating func add(_ entry: Entry, _ now: Deadline) {
+            entry.place.store(looks.count, ordering: .relaxed)
+            let sparedUntil = entry.upload.flatMap { asked[$0] } ?? now
+            looks.append(Look(entry: entry, sparedUntil: sparedUntil, at: now))
+        }
+
+        mutating func remove(_ entry: Entry) {
+            let place = entry.place.load(ordering: .relaxed)
+            guard place >= 0 else { return }
+            entry.place.store(-1, ordering: .relaxed)
+            let last = looks.removeLast()
+            guard place < looks.count else { return }
+            looks[place] = last
+            last.entry.place.store(place, ordering: .relaxed)
+        }
+
+        /// Removes and returns the slowest request of the client with the most requests, among the next ones.
+        mutating func takeSlowest(_ limit: Limit, _ now: Deadline) -> Entry? {
+            let (first, count) = (hand, min(looks.count, SlowContent.mostConsidered))
+            guard next <= now, count > 0 else { return nil }
+            let indices = (first..<first + count).lazy.map { [total = looks.count] in $0 % total }
+            var numbers: [ClientName: Int] = [:]
+            for index in indices {
+                looks[index].renew(now)
+                numbers[looks[index].entry.client, default: 0] += 1
+            }
+            var slowest: (entry: Entry, number: Int, rate: Double)?
+            for index in indices where looks[index].isBelow(limit, now) {
+                let look = looks[index]
+                let (number, rate) = (numbers[look.entry.client] ?? 0, look.rate ?? 0)
+                if let slowest, (slowest.number, rate) >= (number, slowest.rate) { continue }
+                slowest = (look.entry, number, rate)
+            }
+            hand = (first + count) % looks.count
+            guard let slowest else { return nil }
+            remove(slowest.entry)
+            next = now.later(by: SlowContent.pause)
+            if let upload = slowest.entry.upload {
+                // Removed first, so that the table considers it new.
+                asked[upload] = nil
+                asked[upload] = now.later(by: SlowContent.mercy)
+            }
+            return slowest.entry
+        }
+    }
+
+    /// Which requests may be asked to end.
+    enum Limit {
+        /// Those that have received less than 64 bytes per second for ten seconds.
+        case lowestRate
+        /// Also those that receive less than 256 KiB per second, and whose client can resume.
+        case fast
     }
 
     /// Seconds between two measurements of a request.
     private static let span = 10.0
     private static let least = 1.0
-    /// A request at or above this rate, in bytes per second, is never asked to end.
+    /// Rates in bytes per second.
     private static let fast = Double(256 << 10)
+    private static let lowest = 64.0
+    private static let silent = 0.5
+    /// The time between two requests that are asked to end.
+    private static let pause = Duration.milliseconds(250)
+    /// How long the next requests of an upload are spared after one was asked to end.
+    private static let mercy = Duration.seconds(600)
+    /// The number of requests that can be asked to end within `mercy`.
+    private static let mostAsked = 2400
+    /// How many requests one choice considers.
+    private static let mostConsidered = 64
 
-    private let looks = Monitor<[ObjectIdentifier: Look]>([:])
+    private let state = Monitor(State())
     private let now: @Sendable () -> Deadline
 
     init(now: @escaping @Sendable () -> Deadline = { .after(.zero) }) { self.now = now }
 
     /// Adds a request whose content begins; the caller must call `end` when the content ends.
     ///
-    /// `interrupt` is called at most once, to ask the request to end.
-    func begin(_ client: ClientName, _ interrupt: @escaping @Sendable () -> Void) -> Entry {
-        let entry = Entry(client, interrupt)
-        looks.updateQuietly { $0[ObjectIdentifier(entry)] = Look(entry: entry, at: now()) }
+    /// `upload` must be nil if the client does not know the upload's resource and therefore cannot resume. `interrupt`
+    /// is called at most once, to ask the request to end.
+    func begin(
+        _ client: ClientName,
+        upload: UploadID?,
+        _ interrupt: @escaping @Sendable () -> Void
+    ) -> Entry {
+        let entry = Entry(client, upload, interrupt)
+        state.updateQuietly { $0.add(entry, now()) }
         return entry
     }
 
-    func end(_ entry: Entry) { looks.updateQuietly { $0[ObjectIdentifier(entry)] = nil } }
+    func end(_ entry: Entry) { state.updateQuietly { $0.remove(entry) } }
 
     /// Asks the slowest request of the client with the most requests to end; returns at once.
     ///
-    /// - Returns: the client; nil if no request is slow.
-    func letGo() -> ClientName? {
-        let chosen = looks.updateQuietly { looks -> Entry? in
-            let now = now()
-            var counts: [ClientName: Int] = [:]
-            for key in looks.keys {
-                looks[key]?.renew(now)
-                if let look = looks[key], !look.isAsked {
-                    counts[look.entry.client, default: 0] += 1
-                }
-            }
-            var slowest: (key: ObjectIdentifier, count: Int, rate: Double)?
-            for (key, look) in looks where !look.isAsked {
-                guard let rate = look.rate, rate < Self.fast else { continue }
-                let count = counts[look.entry.client] ?? 0
-                if let slowest, (slowest.count, rate) >= (count, slowest.rate) { continue }
-                slowest = (key, count, rate)
-            }
-            guard let slowest else { return nil }
-            looks[slowest.key]?.isAsked = true
-            return looks[slowest.key]?.entry
-        }
+    /// - Returns: the client; nil if no request is below the limit, or the last one was asked too recently.
+    func interruptSlowest(_ limit: Limit) -> ClientName? {
+        let chosen = state.updateQuietly { $0.takeSlowest(limit, now()) }
         chosen?.interrupt()
         return chosen?.client
     }

@@ -21,6 +21,7 @@ extension UploadOperation {
         if !isLast || upload.isPromisedByAttempt || route.settings.reply == .accepted {
             upload.expectPromise()
         }
+        if !isCreation || request.isLocationTold { exchange.upload = upload.creation.id }
         let end = try gateway.transfers.receive(
             into: upload,
             from: request.context.remoteAddress,
