@@ -176,8 +176,8 @@ budget:
 	@$(IDENTIFY) $(GATEWAY)
 	Tests/Budget/budget.py
 
-# One client against all others: it must not delay another one by a second. And one application that does not respond
-# against all other deliveries.
+# One client against all others: it must not delay another one by a second. Slow clients that return whenever they are
+# rejected. And one application that does not respond against all other deliveries.
 attack:
 	@deploy/install-dependencies.sh run
 	swift build $(RELEASE)
@@ -185,6 +185,7 @@ attack:
 	Tests/Attack/attack.py
 	Tests/Attack/attack.py --descriptors 1024
 	Tests/Attack/attack.py --slow 600
+	Tests/Attack/crowd.py
 	Tests/Attack/fairness.py
 
 # The nginx module, for the installed nginx.

@@ -9,7 +9,8 @@ creations that send no content; empty appends to the attacker's own upload durin
 for an authorizer that never responds. With --descriptors, a fourth part opens slow uploads, each from its own
 address, until the process has no descriptor left, and retrieves an offset. With --slow, a fifth part runs 1,000
 slow uploads from 50 addresses against 512 threads: each sends 30 bytes a second, and one closed upload a second
-resumes. Meanwhile another client retrieves an offset and uploads, and no acknowledged offset may be lowered.
+resumes. Meanwhile another client retrieves an offset and uploads, again after Retry-After, which must succeed within a
+minute, and no acknowledged offset may be lowered.
 
 It fails if the other client waits longer than a second or its request is aborted, through nginx or at the gateway;
 if memory grows by more than a few MiB with a turn after the second; or if descriptors or threads are not released.
@@ -424,16 +425,23 @@ class Trickle:
 
 
 def upload(stage, size, seen):
-    """Uploads as another client; records the duration and the status."""
+    """Uploads as another client, again after Retry-After for a minute; records the duration and the status."""
     begin = time.monotonic()
-    try:
-        connection = http.client.HTTPConnection("127.0.0.1", stage.port, timeout=60, source_address=("127.0.0.3", 0))
-        connection.request("POST", "/files/other.bin", b"y" * size,
-                           {"Host": "localhost", "Upload-Complete": "?1"})
-        status = connection.getresponse().status
-        connection.close()
-    except (OSError, http.client.HTTPException) as error:
-        status = repr(error)
+    while True:
+        pause = None
+        try:
+            connection = http.client.HTTPConnection(
+                "127.0.0.1", stage.port, timeout=60, source_address=("127.0.0.3", 0))
+            connection.request("POST", "/files/other.bin", b"y" * size,
+                               {"Host": "localhost", "Upload-Complete": "?1"})
+            response = connection.getresponse()
+            status, pause = response.status, response.getheader("Retry-After")
+            connection.close()
+        except (OSError, http.client.HTTPException) as error:
+            status = repr(error)
+        if status != 503 or pause is None or time.monotonic() - begin > 60:
+            break
+        time.sleep(int(pause))
     seen.append((time.monotonic() - begin, status))
 
 
@@ -515,4 +523,5 @@ def main():
     sys.exit(0 if good else 1)
 
 
-main()
+if __name__ == "__main__":
+    main()
