@@ -212,7 +212,9 @@ private final class FuzzWorld {
 
     @discardableResult
     private func serve(_ exchange: ScriptedExchange) -> ScriptedExchange.Record {
-        let record = test.serve(exchange)
+        let (record, seconds) = ProcessorTime.of { test.serve(exchange) }
+        // An honest request takes some milliseconds; debug builds and sanitizers multiply them.
+        if seconds > 5 { Issue.record("seed \(seed): \(seconds) s for \(exchange.request)") }
         let fault = record.faults.first ?? lengthFault(record, exchange.request)
         if let fault { Issue.record("seed \(seed): \(fault): \(exchange.request) \(record)") }
         requests += 1

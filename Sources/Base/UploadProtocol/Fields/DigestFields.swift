@@ -94,7 +94,9 @@ package struct DigestValues: Sendable, Equatable {
         in fields: HTTPFields
     ) throws(Refusal) -> OrderedMap<String, ItemOrInnerList>? {
         guard let value = fields.value(of: name) else { return nil }
-        var parser = StructuredFieldValueParser(Array(value.utf8))
+        guard var parser = StructuredField.parser(of: value) else {
+            throw .invalidDigest(name, "it is too long or has too many members")
+        }
         do {
             return try parser.parseDictionaryFieldValue()
         } catch {

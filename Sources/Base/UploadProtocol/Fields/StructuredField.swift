@@ -52,10 +52,10 @@ package enum StructuredField {
     /// The result is empty if the field is missing, is not a Dictionary, or has a member of another type (draft-12
     /// §4.1.4).
     package static func integers(_ name: HTTPField.Name, in fields: HTTPFields) -> [String: Int64] {
-        guard let value = fields[name] else { return [:] }
-        var parser = StructuredFieldValueParser(Array(value.utf8))
-        // `try?`: an invalid field is ignored.
-        guard let members = try? parser.parseDictionaryFieldValue() else { return [:] }
+        guard let value = fields[name], var parser = parser(of: value),
+            // `try?`: an invalid field is ignored.
+            let members = try? parser.parseDictionaryFieldValue()
+        else { return [:] }
         var integers: [String: Int64] = [:]
         for (key, member) in members {
             guard case .item(let item) = member, case .integer(let integer) = item.rfc9651BareItem
@@ -66,8 +66,19 @@ package enum StructuredField {
     }
 
     private static func item(_ value: String) -> RFC9651BareItem? {
-        var parser = StructuredFieldValueParser(Array(value.utf8))
+        guard var parser = parser(of: value) else { return nil }
         // `try?`: an invalid field is ignored.
         return (try? parser.parseItemFieldValue())?.rfc9651BareItem
+    }
+
+    /// Returns a parser of a field value, or nil if the value exceeds a limit and must be treated as malformed.
+    ///
+    /// Clients send such fields before they are authorized, and the library's work grows with the square of the number
+    /// of members and parameters. The limits are 8 KiB, and 256 commas and semicolons.
+    static func parser(of value: String) -> StructuredFieldValueParser<[UInt8]>? {
+        let bytes = Array(value.utf8)
+        guard bytes.count <= 8 << 10 else { return nil }
+        let separators = bytes.count { $0 == UInt8(ascii: ",") || $0 == UInt8(ascii: ";") }
+        return separators <= 256 ? StructuredFieldValueParser(bytes) : nil
     }
 }

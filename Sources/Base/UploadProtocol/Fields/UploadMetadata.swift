@@ -12,14 +12,19 @@ package struct UploadMetadata: Sendable {
 
     /// Parses pairs `key base64`, separated by commas; the value may be missing.
     ///
-    /// If a key is repeated, the first pair is used. Invalid UTF-8 in a value is replaced by U+FFFD.
+    /// If a key is repeated, the first pair is used. Invalid UTF-8 in a value is replaced by U+FFFD. A field of more
+    /// than `maximumSize` bytes has no pairs.
     package init(_ fields: HTTPFields) {
-        if let text = fields[.uploadMetadata] { self.init(text) } else { self.init("") }
+        let text = fields[.uploadMetadata] ?? ""
+        self.init(text.utf8.count <= Self.maximumSize ? text : "")
     }
+
+    /// The maximum size of the field in bytes, because it is parsed before its client is authorized.
+    static let maximumSize = 32 << 10
 
     private init(_ text: String) {
         var keys: Set<String> = []
-        for text in text.split(separator: ",") {
+        for text in text.utf8.split(separator: UInt8(ascii: ",")) {
             // An invalid pair is ignored.
             guard let pair = try? Self.pair(text), keys.insert(pair.key).inserted else { continue }
             pairs.append(pair)
@@ -31,8 +36,11 @@ package struct UploadMetadata: Sendable {
         var clause: String
     }
 
-    private static func pair(_ text: Substring) throws(PairFault) -> (key: String, value: String) {
-        let words = text.split { $0 == " " || $0 == "\t" }
+    /// Splits bytes, because a combining mark would hide a separator.
+    private static func pair(
+        _ text: Substring.UTF8View
+    ) throws(PairFault) -> (key: String, value: String) {
+        let words = text.split { $0 == 0x20 || $0 == 0x09 }.map { Substring($0) }
         guard let key = words.first else { throw PairFault(clause: "is empty") }
         guard words.count <= 2 else {
             throw PairFault(key: key, clause: "has more than a key and a value")
@@ -52,8 +60,12 @@ package struct UploadMetadata: Sendable {
     package static func fault(of text: String) -> String? {
         // An empty value has no pair and is harmless.
         guard !text.isEmpty else { return nil }
+        guard text.utf8.count <= maximumSize else {
+            return "it exceeds \(maximumSize) bytes"
+        }
         var keys: Set<String> = []
-        let texts = text.split(separator: ",", omittingEmptySubsequences: false)
+        let comma = UInt8(ascii: ",")
+        let texts = text.utf8.split(separator: comma, omittingEmptySubsequences: false)
         for (index, text) in texts.enumerated() {
             do throws(PairFault) {
                 let key = try pair(text).key

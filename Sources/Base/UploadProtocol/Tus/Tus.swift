@@ -45,12 +45,17 @@ package enum UploadConcat: Sendable, Equatable {
             return
         }
         let mark = "final;"
-        guard text.beginsWithBytes(of: mark) else { return nil }
+        guard text.utf8.count <= Self.maximumSize, text.beginsWithBytes(of: mark) else {
+            return nil
+        }
         // Compares bytes, because a combining mark would hide a space.
         let urls = text.utf8.dropFirst(mark.utf8.count).split { $0 == 0x20 || $0 == 0x09 }
         guard !urls.isEmpty else { return nil }
         self = .final(urls.map { String(decoding: $0, as: UTF8.self) })
     }
+
+    /// The maximum size of the field in bytes: the URLs of some 300 parts.
+    private static let maximumSize = 32 << 10
 }
 
 extension HTTPField.Name {

@@ -170,7 +170,7 @@ extension DigestValues {
     package init(checksumIn fields: HTTPFields) throws(Refusal) {
         self.init()
         guard let text = fields[.uploadChecksum] else { return }
-        let words = text.split(separator: " ")
+        let words = text.utf8.split(separator: UInt8(ascii: " ")).map { Substring($0) }
         guard words.count == 2 else { throw .malformedChecksum("it does not have two parts") }
         let algorithm = Tus.checksumAlgorithms.first { $0.tusName == words[0] }
         guard let algorithm else {
