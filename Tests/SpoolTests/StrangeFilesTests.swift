@@ -215,7 +215,6 @@ struct StrangeFilesTests {
     func owner() throws {
         let directory = TemporarySpool()
         _ = try directory.open()
-        // root accepts any owner, but the same one everywhere.
         try #require(chown("\(directory.path)/uploads/4", 12_345, 12_345) == 0)
         #expect {
             try directory.open()

@@ -64,8 +64,6 @@ final class EventQueue: Sendable {
         case over
     }
 
-    /// The user ID of the spool's owner, to whom new files are given; nil if unknown.
-    let owner: UInt32?
     /// The number of events added by this process since `pending` was renamed, and of events in `sending` that are not
     /// done.
     let added = Counter()
@@ -94,8 +92,6 @@ final class EventQueue: Sendable {
         self.patience = patience
         self.spool = spool
         self.onLoss = onLoss
-        // Without the owner, files created by root would belong to root.
-        owner = try? Directory(path: spool).status().owner
     }
 
     // MARK: Adding
@@ -218,17 +214,16 @@ final class EventQueue: Sendable {
     }
 
     private func open(_ name: String) throws(SystemError) -> AppendedFile {
-        try AppendedFile(path: name, in: try directory(), mode: Self.mode, owner: owner)
+        try AppendedFile(path: name, in: try directory(), mode: Self.mode)
     }
 
-    /// Opens the queue's directory, but follows no symbolic link, because commands that root runs use this function
-    /// too.
+    /// Opens the queue's directory, but follows no symbolic link, because the spool contains none.
     private func directory() throws(SystemError) -> Directory {
         try Directory("events", in: try Directory(path: spool))
     }
 
     private func makeDirectory() throws(SystemError) {
-        try AppendedFile.makeDirectory(path: "\(spool)/events", owner: owner)
+        try AppendedFile.makeDirectory(path: "\(spool)/events")
     }
 
     private func add(_ line: String, to file: AppendedFile) throws(SystemError) {

@@ -112,7 +112,7 @@ package final class Events: Sendable {
     private func file(_ path: String) throws(SystemError) -> AppendedFile {
         if let file = state.update({ $0.file }), file.path == path { return file }
         // Two threads may open the file at once; either descriptor can be used.
-        let opened = try AppendedFile(path: path, mode: Self.fileMode, owner: queue.owner)
+        let opened = try AppendedFile(path: path, mode: Self.fileMode)
         state.update { if $0.settings.destination == .file(path) { $0.file = opened } }
         return opened
     }

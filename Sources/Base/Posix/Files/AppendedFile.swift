@@ -20,15 +20,13 @@ package final class AppendedFile: Sendable {
     /// - Parameters:
     ///   - name: the path of the file, or its name in `directory`.
     ///   - directory: the file's directory, or nil if `name` is a path. In a directory, a symbolic link is refused
-    ///     (ELOOP), because the directory's owner could make the link refer to a file of root.
+    ///     (ELOOP), because the spool contains none.
     ///   - mode: the permissions of a created file.
-    ///   - owner: the user ID of a created file's owner, or nil for this process's user; only root can set it.
     /// - Throws: `SystemError` if the file cannot be opened or created.
     package init(
         path name: String,
         in directory: Directory? = nil,
-        mode: UInt32,
-        owner: UInt32? = nil
+        mode: UInt32
     ) throws(SystemError) {
         path = directory?.path(of: name) ?? name
         let parent = directory?.descriptor.number ?? AT_FDCWD
@@ -38,7 +36,6 @@ package final class AppendedFile: Sendable {
         var number = openat(parent, name, flags)
         if number < 0, errno == ENOENT {
             number = openat(parent, name, flags | O_CREAT, mode)
-            if number >= 0, let owner, geteuid() == 0 { _ = fchown(number, owner, gid_t.max) }
         }
         descriptor = Descriptor(owning: try SystemError.check(number, "open", on: path))
     }
@@ -61,12 +58,8 @@ package final class AppendedFile: Sendable {
     }
 
     /// Creates a directory for appended files, mode 0700, unless the directory exists.
-    ///
-    /// `owner` is the user ID of a created directory's owner, or nil for this process's user. Only root can set it.
-    package static func makeDirectory(path: String, owner: UInt32? = nil) throws(SystemError) {
-        if mkdir(path, 0o700) == 0 {
-            if let owner, geteuid() == 0 { _ = lchown(path, owner, gid_t.max) }
-        } else if errno != EEXIST {
+    package static func makeDirectory(path: String) throws(SystemError) {
+        guard mkdir(path, 0o700) == 0 || errno == EEXIST else {
             throw SystemError("mkdir", on: path)
         }
     }

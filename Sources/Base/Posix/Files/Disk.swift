@@ -74,18 +74,14 @@ package struct Disk: Sendable {
     }
 
     /// Creates a file, mode 0600, open for reading and writing; throws EEXIST if the name exists.
-    ///
-    /// If this process is root, the file will belong to the user ID `owner`.
     package func create(
         _ name: String,
-        in directory: Directory,
-        owner: UInt32? = nil
+        in directory: Directory
     ) throws(SystemError) -> Descriptor {
         _ = try check?(.create, directory.path(of: name))
         let flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC
         let number = openat(directory.descriptor.number, name, flags, 0o600)
         try Call.create.check(number, directory.path(of: name))
-        if let owner, geteuid() == 0 { _ = fchown(number, owner, gid_t.max) }
         witness?(.created(number, path: directory.path(of: name)))
         return Descriptor(owning: number)
     }

@@ -27,13 +27,27 @@ package struct SystemUser: Sendable, Equatable {
         self.init(name: name, number: entry.pointee.pw_uid, group: entry.pointee.pw_gid)
     }
 
+    /// Finds a user by its ID; a user without a name has only the group `group`.
+    package init(number: UInt32, group: UInt32) {
+        let entry = getpwuid(number)
+        self.init(
+            name: entry.map { String(cString: $0.pointee.pw_name) } ?? "\(number)",
+            number: number,
+            group: entry?.pointee.pw_gid ?? group
+        )
+    }
+
     /// Permanently makes this process run as this user, with all its groups.
     ///
-    /// - Throws: EPERM if the process has no permission. The process's groups may then have changed already.
+    /// - Throws: EPERM if the process has no permission, or could return to root. The process's groups may then have
+    ///   changed already.
     package func become() throws(SystemError) {
         try SystemError.check(initgroups(name, group), "initgroups", on: name)
         try SystemError.check(setgid(group), "setgid", on: name)
         try SystemError.check(setuid(number), "setuid", on: name)
+        guard isRoot || setuid(0) != 0 else {
+            throw SystemError(call: "setuid", subject: name, errno: EPERM)
+        }
     }
 
     /// Whether this process belongs to a group.

@@ -52,11 +52,16 @@ struct Check: SpoolgateCommand {
         // Another user may be unable to check whether the file exists.
         let file = options.file
         let isSystems = SettingsOptions.isSystems(file)
-        let judge = try becomeJudge(ofSystems: isSystems)
+        var judge = try becomeJudge(ofSystems: isSystems)
         if user == nil, isSystems { try requireJudge(judge) }
         if let file { try requireReadable(file, by: judge) }
         var settings = try options.settings(from: file)
         address.apply(to: &settings)
+        if judge.isRoot, user == nil {
+            // As `serve` does.
+            try SpoolOwner.become(ofSpool: settings.spoolDirectory)
+            judge = .current
+        }
         let source = settings.source(file)
         // The shipped systemd units create the socket, or the directory for it.
         let isUnits = isSystems && settings.listen.text == Settings().listen.text

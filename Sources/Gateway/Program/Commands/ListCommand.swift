@@ -202,8 +202,10 @@ func openSpoolForChange(_ settings: Settings) throws(CommandFailure) -> Spool {
     return spool
 }
 
-/// Opens the spool; throws an error if it does not exist, because a command that only reads must not create a spool.
+/// Opens the spool, as its owner if root runs the command; throws an error if the spool does not exist, because a
+/// command that only reads must not create it.
 func openSpool(_ settings: Settings) throws(CommandFailure) -> Spool {
+    try SpoolOwner.become(ofSpool: settings.spoolDirectory)
     do throws(SpoolError) {
         return try Spool(existing: settings.spoolDirectory, node: settings.sharedNode)
     } catch {

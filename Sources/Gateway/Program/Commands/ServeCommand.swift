@@ -54,6 +54,7 @@ struct Serve: SpoolgateCommand {
         let signals = Signals.block()
         Thread.prepareProcess()
         let settings = try effectiveSettings()
+        try SpoolOwner.become(ofSpool: settings.spoolDirectory)
         if options.file == nil, settings.variables.isEmpty { try settings.makeDirectories() }
         let log = Log(
             Self.logger(settings.logLevel, node: settings.node),

@@ -83,8 +83,8 @@ final class SpoolLayout: Sendable {
     private static func checkTrust(in directories: [Directory], _ path: String) throws {
         let user = Directory.user
         let owner = try directories[0].status().owner
-        // root may list and purge every user's spool; other users may use only their own.
-        guard owner == user || user == 0 else {
+        // Not even root may use another user's spool, whose owner could make root change other files.
+        guard owner == user else {
             throw SpoolError.unusable(
                 directory: path,
                 reason: "it belongs to user \(owner), but this process runs as user \(user)"
@@ -212,13 +212,7 @@ final class SpoolLayout: Sendable {
         disk: Disk
     ) throws(SystemError) {
         let newName = "\(name).\(TemporaryName.next())"
-        // A file that root creates must be readable and replaceable by the daemon.
-        let owner = try root.status().owner
-        let file = OpenFile(
-            try disk.create(newName, in: temporary, owner: owner),
-            newName,
-            in: temporary
-        )
+        let file = OpenFile(try disk.create(newName, in: temporary), newName, in: temporary)
         do throws(SystemError) {
             try disk.write(Array(text.utf8), to: file, at: 0)
             try disk.sync(file)

@@ -30,8 +30,7 @@ struct ContentCopy {
         directory = spool.layout.directory(of: name)
         secondName = Self.mark + TemporaryName.next()
         let (disk, temporary) = (spool.disk, spool.layout.temporary)
-        let owner = try spool.layout.root.status().owner
-        let made = try disk.create(secondName, in: temporary, owner: owner)
+        let made = try disk.create(secondName, in: temporary)
         file = OpenFile(made, name.data, in: directory)
         let moved = TemporaryName.next()
         do throws(SystemError) {
