@@ -86,6 +86,8 @@ struct CoreTableTests {
                 var state = lines[0].1
                 state.finalStatus = 422
                 lines.append(("\(phase.rawValue), by 4xx or 5xx", state))
+                state.isAccepted = true
+                if phase == .failed { lines.append(("failed, after 202", state)) }
             }
             return lines
         }

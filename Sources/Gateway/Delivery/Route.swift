@@ -5,7 +5,7 @@
 package import SpoolgateJournal
 package import SpoolgatePosix
 package import SpoolgateSettings
-import SpoolgateSpool
+package import SpoolgateSpool
 package import SpoolgateUploadProtocol
 package import SpoolgateUpstream
 
@@ -81,8 +81,9 @@ package final class Route: Sendable {
     /// Whether the client of a complete upload received 202, and therefore does not receive the upstream's response.
     ///
     /// The record says so even after `reply` has changed, unless version 0.1.0 wrote it.
-    func hasAccepted(_ upload: Upload) -> Bool {
+    package func hasAccepted(_ upload: Upload) -> Bool {
         upload.accepted != nil || hasAccepted(nextAttempt: upload.nextAttempt)
+            || settings.reply == .accepted && upload.state.phase == .failed
     }
 
     /// Whether a queued upload's client received 202.

@@ -59,7 +59,9 @@ extension UploadState {
             Row(
                 more: .refuse(.deliveryFailed),
                 completing: .replay(otherwise: .deliveryFailed),
-                retrieval: .refuse(.deliveryFailedGone),
+                // Only a client without 202 returns for the stored response.
+                retrieval: isRefused && !isAccepted
+                    ? .tell(.complete) : .refuse(.deliveryFailedGone),
                 eagerRetrieval: .refuse(isRefused ? .upstreamRefusedGone : .deliveryFailedGone),
                 cancellation: .refuse(.keptForOperator)
             )

@@ -43,9 +43,9 @@ extension UploadOperation {
 
     private func seen() throws(SpoolError) -> UploadState {
         var state = upload.state
-        state.isAccepted = route.hasAccepted(nextAttempt: upload.nextAttempt)
-        // Other dialects do not use the status.
-        if dialect.takesOffsetForSuccess {
+        state.isAccepted = route.hasAccepted(upload)
+        // Other rows and dialects do not use the status.
+        if dialect.takesOffsetForSuccess || state.phase == .failed {
             state.finalStatus = try upload.response()?.head.status.code
         }
         return state
