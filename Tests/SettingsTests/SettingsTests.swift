@@ -69,6 +69,7 @@ import Testing
                 limits:
                   {max-size: 9B, min-size: 0, max-append-size: 8B, min-append-size: 1B, max-age: 2d}
                 timeouts: {connect: 1s, stall: 2s, response: 3s}
+                reuse: always
                 tls: {ca: /ca, certificate: /c, key: /k}
                 max-response-size: 0
                 honours-idempotency-key: true
@@ -116,6 +117,7 @@ import Testing
             clientCertificate: "/c",
             clientKey: "/k"
         )
+        route.upstream.reuse = .always
         route.upstream.bucket.region = "eu-1"
         route.upstream.bucket.credentials = .file("/s")
         route.upstream.bucket.style = .virtualHost

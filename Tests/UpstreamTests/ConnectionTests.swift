@@ -1,6 +1,8 @@
 import Foundation
+import HTTPTypes
 import SpoolgatePosix
 import SpoolgateTestSupport
+import SpoolgateUploadProtocol
 import Synchronization
 import Testing
 
@@ -8,19 +10,126 @@ import Testing
 
 @Suite("Connections")
 struct ConnectionTests {
-    @Test("a connection is kept and reused after any request")
-    func reuse() throws {
+    struct Cell: CustomTestStringConvertible {
+        var method: String
+        var fields: HTTPFields = [:]
+        var content: @Sendable () -> UpstreamContent = { .none }
+        var name = "no content"
+        /// Whether the request may use a kept connection.
+        var isShared = false
+
+        var testDescription: String { "\(method) \(fields) with \(name)" }
+    }
+
+    private static let cells: [Cell] =
+        ["GET", "HEAD", "OPTIONS", "PUT", "DELETE"].map { Cell(method: $0, isShared: true) }
+        + ["POST", "PATCH", "REPORT"].map { Cell(method: $0) } + [
+            // A repeated read gives the same result, whatever its condition.
+            Cell(method: "GET", fields: [.ifNoneMatch: "\"x\""], isShared: true),
+            Cell(method: "DELETE", fields: [.ifMatch: "\"x\""]),
+            Cell(method: "PUT", fields: [.ifNoneMatch: "*"], content: { .bytes([1]) }, name: "1"),
+            Cell(method: "PUT", content: { .bytes([1]) }, name: "a byte", isShared: true),
+            Cell(method: "DELETE", content: { .bytes([1]) }, name: "a byte", isShared: true),
+            Cell(method: "PUT", content: { pattern(60_000) }, name: "a file", isShared: true),
+            Cell(method: "PUT", content: { pattern(200_000) }, name: "a large file"),
+            Cell(
+                method: "PUT",
+                content: { framedPattern(before: 9, middle: 9, after: 9) },
+                name: "a frame",
+                isShared: true
+            ),
+            Cell(
+                method: "PUT",
+                content: { patternStream(9, piece: 9, saysLength: true) },
+                name: "a stream"
+            ),
+            Cell(
+                method: "POST",
+                fields: [.made("Idempotency-Key"): "\"x\""],
+                content: { pattern(9) },
+                name: "a file"
+            ),
+            Cell(method: "POST", content: { .bytes([1]) }, name: "a byte"),
+            Cell(method: "POST", content: { pattern(200_000) }, name: "a large file"),
+            Cell(
+                method: "POST",
+                content: { patternStream(100_000, piece: 9000, saysLength: false) },
+                name: "a stream"
+            ),
+        ]
+
+    @Test(
+        "only a request that can be repeated uses a kept connection; every complete exchange keeps one",
+        arguments: cells
+    )
+    func reuse(of cell: Cell) throws {
         let origin = try LoopbackOrigin()
         let upstream = try upstream(origin.base)
-        let contents: [(String, UpstreamContent)] = [
-            ("GET", .none), ("HEAD", .none), ("POST", .bytes([1])), ("PUT", pattern(200_000)),
-            ("POST", patternStream(100_000, piece: 9000, saysLength: false)), ("GET", .none),
-        ]
-        for (method, content) in contents {
-            #expect(try upstream.attempt(method, content: content) == .answered)
+        let request = try UpstreamRequest(cell.method, "/x", cell.fields, content: cell.content())
+        #expect(try upstream.attempt("GET") == .answered)
+        #expect(upstream.attempt(request, sink: RecordingSink()) == .answered)
+        #expect(origin.connectionCount == (cell.isShared ? 1 : 2))
+        #expect(try upstream.attempt("GET") == .answered)
+        #expect(origin.connectionCount == (cell.isShared ? 1 : 2))
+        #expect(origin.requests.count == 3)
+    }
+
+    @Test(
+        "with `reuse: always` a POST uses a kept connection, and is never sent again",
+        arguments: cells
+    )
+    func always(cell: Cell) throws {
+        let origin = try LoopbackOrigin { connection in
+            while let request = try connection.receiveRequest(), request.number != 2 {
+                try connection.answer("200 OK", hasContent: request.method != "HEAD")
+            }
         }
+        var settings = UpstreamSettings(targets: [.http(base: origin.base)])
+        settings.reuse = .always
+        let upstream = Upstream(settings)
+        func attempt() throws -> AttemptOutcome {
+            let content = cell.content()
+            let request = try UpstreamRequest(cell.method, "/x", cell.fields, content: content)
+            return upstream.attempt(request, sink: RecordingSink())
+        }
+        #expect(try upstream.attempt("GET") == .answered)
+        #expect(try attempt() == .answered)
         #expect(origin.connectionCount == 1)
-        #expect(origin.requests.count == contents.count)
+        let closed = try attempt()
+        #expect(cell.isShared ? closed == .answered : closed.isIndeterminate, "\(closed)")
+        #expect(origin.requests.count == (cell.isShared ? 4 : 3))
+    }
+
+    @Test(
+        "a connection on which the response preceded the end of the request is not used again",
+        arguments: ["POST", "PUT"],
+        [false, true]
+    )
+    func early(method: String, isLocal: Bool) throws {
+        let directory = try ScratchDirectory()
+        let path = directory.file("app.sock")
+        let isOver = Mutex(false)
+        let origin = try LoopbackOrigin(
+            socketPath: isLocal ? path : nil,
+            receiveBuffer: isLocal ? nil : 1 << 14
+        ) { connection in
+            while var request = try connection.receiveHead() {
+                try connection.answer("200 OK")
+                // A Unix socket holds all content, and reports that the upstream has not read it.
+                if isLocal { try eventually("the attempt is over") { isOver.withLock { $0 } } }
+                try connection.receiveContent(of: &request, keptContent: 0)
+            }
+        }
+        let length: Int64 = isLocal ? 150_000 : 20_000_000
+        for content in [pattern(length), patternStream(length, piece: 9000, saysLength: false)] {
+            let upstream = try upstream(isLocal ? "unix:\(path)" : origin.base)
+            let before = origin.connectionCount
+            isOver.withLock { $0 = false }
+            #expect(try upstream.attempt(method, content: content) == .answered)
+            isOver.withLock { $0 = true }
+            #expect(try upstream.attempt("GET") == .answered)
+            #expect(origin.connectionCount == before + 2)
+        }
     }
 
     @Test("concurrent attempts have connections of their own, kept for later ones")
@@ -39,7 +148,7 @@ struct ConnectionTests {
             for _ in 0..<4 {
                 // The daemon's threads have this small stack, too.
                 try SpoolgatePosix.Thread.start(name: "attempt") {
-                    guard let request = try? UpstreamRequest("POST", content: pattern(200_000))
+                    guard let request = try? UpstreamRequest("PUT", content: pattern(60_000))
                     else { return }
                     let outcome = upstream.attempt(request, sink: RecordingSink())
                     outcomes.withLock { $0.append(outcome) }
@@ -62,7 +171,7 @@ struct ConnectionTests {
             #expect(try upstream.attempt("POST", content: content, sink: sink) == .answered)
             #expect(sink.text == "done")
         }
-        #expect(origin.connectionCount == 1)
+        #expect(origin.connectionCount == 3)
         #expect(origin.requests.first?.values("Host") == ["localhost"])
         #expect(origin.requests.last?.contentLength == 5_000_000)
     }
@@ -75,83 +184,35 @@ struct ConnectionTests {
         }
         let upstream = try upstream(origin.base)
         for round in 1...3 {
-            #expect(try upstream.attempt("POST", content: .bytes([1])) == .answered)
+            #expect(try upstream.attempt("PUT", content: .bytes([1])) == .answered)
             try eventually("connection \(round) is closed") { origin.openCount == 0 }
         }
         #expect(origin.connectionCount == 3)
         #expect(origin.requests.count == 3)
     }
 
-    /// Closes its first connection on the second request.
-    private func stale(withReset: Bool, afterHead: Bool = false) throws -> LoopbackOrigin {
-        try LoopbackOrigin { connection in
-            let ends = try connection.receiveRequest()?.number == 0
-            try connection.answer("200 OK", content: "first")
-            guard ends else {
-                while try connection.receiveRequest() != nil {
-                    try connection.answer("200 OK", content: "again")
-                }
-                return
-            }
-            if withReset { connection.reset() }
-            if afterHead {
-                _ = try connection.receiveHead()
-            } else {
-                _ = try connection.receiveRequest()
-            }
-        }
-    }
-
     @Test(
-        "a request on which a kept connection ends is sent once more if idempotent, otherwise never",
-        arguments: ["GET", "PUT", "DELETE", "POST", "PATCH", "REPORT"],
+        "a request on which a kept connection ends is sent once more",
+        arguments: ["GET", "PUT", "DELETE", "OPTIONS"],
         [false, true]
     )
     func staleConnection(method: String, withReset: Bool) throws {
-        let isIdempotent = ["GET", "PUT", "DELETE"].contains(method)
-        for content in [UpstreamContent.none, .bytes([1, 2]), pattern(300_000)] {
-            let origin = try stale(withReset: withReset)
+        for content in [UpstreamContent.none, .bytes([1, 2]), pattern(60_000)] {
+            let origin = try LoopbackOrigin { connection in
+                let ends = try connection.receiveRequest()?.number == 0
+                try connection.answer("200 OK", content: "first")
+                if ends, withReset { connection.reset() }
+                _ = try connection.receiveRequest()
+            }
             let upstream = try upstream(origin.base)
-            let first = try UpstreamRequest("GET")
-            #expect(upstream.attempt(first, sink: RecordingSink()) == .answered)
+            #expect(try upstream.attempt("GET") == .answered)
             let sink = RecordingSink()
             let outcome = try upstream.attempt(method, content: content, sink: sink)
-            #expect((outcome == .answered) == isIdempotent, "\(outcome)")
-            #expect(outcome.isIndeterminate == !isIdempotent)
-            #expect(origin.requests.count == (isIdempotent ? 3 : 2))
-            #expect(origin.connectionCount == (isIdempotent ? 2 : 1))
-            if isIdempotent {
-                #expect(sink.text == "first")
-                #expect(origin.requests.last?.content == origin.requests[1].content)
-            } else {
-                #expect(outcome.reason.contains("not repeated"), "\(outcome)")
-            }
-        }
-    }
-
-    @Test("content read from a stream is not sent again, even with PUT")
-    func staleStream() throws {
-        let origin = try stale(withReset: false)
-        let upstream = try upstream(origin.base)
-        #expect(try upstream.attempt("GET") == .answered)
-        let content = patternStream(1000, piece: 1000, saysLength: true)
-        let outcome = try upstream.attempt("PUT", content: content)
-        #expect(outcome.isIndeterminate)
-        #expect(origin.requests.count == 2)
-    }
-
-    @Test("a large PUT cut in its content on a kept connection is sent again from its start")
-    func staleInContent() throws {
-        let origin = try stale(withReset: true, afterHead: true)
-        let upstream = try upstream(origin.base)
-        #expect(try upstream.attempt("GET") == .answered)
-        let outcome = try upstream.attempt("PUT", content: pattern(8_000_000))
-        if outcome == .answered {
-            #expect(origin.requests.last?.contentLength == 8_000_000)
-            #expect(isPattern(try #require(origin.requests.last?.content)))
-        } else {
-            // libcurl retries only after a failed read; a failed write ends the request.
-            #expect(outcome.isIndeterminate, "\(outcome)")
+            #expect(outcome == .answered, "\(outcome)")
+            #expect(origin.requests.count == 3)
+            #expect(origin.connectionCount == 2)
+            #expect(sink.text == "first")
+            #expect(origin.requests.last?.content == origin.requests[1].content)
         }
     }
 

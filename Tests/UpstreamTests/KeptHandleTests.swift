@@ -54,7 +54,6 @@ struct KeptHandleTests {
                 #expect(origin.requests.last?.contentLength == 0)
             }
         }
-        #expect(origin.connectionCount == 1)
     }
 
     /// libcurl counts retries over the life of a handle's options and stops at the sixth.
@@ -68,12 +67,12 @@ struct KeptHandleTests {
         }
         let upstream = try upstream(origin.base)
         for round in 0..<10 {
-            let outcome = try upstream.attempt("PUT", content: .held(try buffer(70_000)))
+            let outcome = try upstream.attempt("PUT", content: .held(try buffer(60_000)))
             #expect(outcome == .answered, "round \(round): \(outcome)")
         }
         #expect(origin.connectionCount == 10)
         #expect(origin.requests.count == 19)
-        #expect(origin.requests.allSatisfy { isPattern($0.content) && $0.content.count == 70_000 })
+        #expect(origin.requests.allSatisfy { isPattern($0.content) && $0.content.count == 60_000 })
     }
 
     @Test("content in memory leaves with the head, and no cork delays its end")

@@ -126,28 +126,58 @@ struct NeighbourTests {
         }
     }
 
-    @Test("a POST that a kept connection accepted before its reset counts as sent")
-    func resetWhileSending() throws {
+    /// Like gunicorn's threads, the origin refuses content that it does not read, promises to keep the connection, and
+    /// closes it at once, after a while, or on the next request.
+    @Test(
+        "content that the upstream refuses without reading it never affects another client's request",
+        arguments: [false, true],
+        [Close.atOnce, .later, .onNextRequest]
+    )
+    func refusedContent(isSecure: Bool, close: Close) throws {
+        if isSecure, !(OpenSSLCommand.isThere && TLSServer.isThere) { return }
         let origin = try LoopbackOrigin { connection in
-            _ = try connection.receiveRequest()
-            try connection.answer("200 OK")
-            _ = try connection.receiveHead()
-            connection.reset()
-        }
-        let upstream = try upstream(origin.base)
-        for round in 0..<400 {
-            #expect(try upstream.attempt("GET") == .answered)
-            let before = origin.all.count
-            let outcome = try upstream.attempt(
-                "POST",
-                content: pattern(round % 2 == 0 ? 9 : 300_000)
-            )
-            if origin.all.count > before {
-                #expect(outcome.isIndeterminate, "round \(round): \(outcome)")
+            while let request = try connection.receiveHead() {
+                if request.target == "/refused" {
+                    try connection.answer("404 Not Found", fields: ["Connection: keep-alive"])
+                    if close == .later { usleep(5_000) }
+                    if close == .onNextRequest { _ = connection.receive() }
+                    return connection.reset()
+                }
+                var whole = request
+                try connection.receiveContent(of: &whole)
+                try connection.answer("201 Created")
             }
-            #expect(origin.all.count - before <= 1)
         }
+        let authority = isSecure ? try TestAuthority() : nil
+        let tls = try authority.map {
+            try TLSServer(try $0.identity("localhost"), before: origin.port)
+        }
+        let upstream = try upstream(
+            tls.map { "https://localhost:\($0.port)" } ?? origin.base,
+            authority: authority?.certificate
+        )
+        for round in 0..<30 {
+            // The origin may close the connection before the response is read.
+            let refused = pattern([9, 70_000, 400_000][round % 3])
+            _ = try upstream.attempt("POST", "/refused", content: refused)
+            for (method, content) in [
+                ("POST", pattern(9)), ("POST", pattern(300_000)), ("POST", .none),
+                ("PUT", pattern(9)), ("PUT", pattern(300_000)), ("DELETE", .none), ("GET", .none),
+                ("PUT", patternStream(9, piece: 9, saysLength: true)),
+            ] as [(String, UpstreamContent)] {
+                let sink = RecordingSink()
+                let outcome = try upstream.attempt(method, content: content, sink: sink)
+                #expect(outcome == .answered, "\(method) in round \(round): \(outcome)")
+                #expect(sink.head?.status.code == 201)
+                if method != "GET" {
+                    _ = try upstream.attempt("POST", "/refused", content: refused)
+                }
+            }
+        }
+        withExtendedLifetime(tls) {}
     }
+
+    enum Close { case atOnce, later, onNextRequest }
 
     @Test("a store whose name was unresolvable gets the next upload")
     func bucket() throws {

@@ -31,6 +31,20 @@ struct TLSTests {
         #expect(outcome.reason.contains("TLS handshake with host localhost failed"), "\(outcome)")
     }
 
+    @Test("a request that needs a new connection resumes the TLS session of an earlier one")
+    func resumption() throws {
+        let authority = try TestAuthority()
+        let server = try OpenSSLCommand(serving: authority.identity("localhost"))
+        let upstream = try upstream(server.base, authority: authority.certificate)
+        var request = try UpstreamRequest("GET", "/")
+        request.needsNewConnection = true
+        for words in ["New, TLSv1.3", "Reused, TLSv1.3", "Reused, TLSv1.3"] {
+            let sink = RecordingSink()
+            #expect(upstream.attempt(request, sink: sink) == .answered)
+            #expect(sink.text.contains(words), "\(sink.text.prefix(2_000))")
+        }
+    }
+
     @Test("an expired certificate: not reached, and the reason says so")
     func expired() throws {
         let authority = try TestAuthority()

@@ -51,6 +51,14 @@ static inline CURLcode spoolgate_curl_get_offset(CURL *easy, CURLINFO info, curl
     return curl_easy_getinfo(easy, info, value);
 }
 
+/* The file of the system's certificate authorities, or NULL if this libcurl was built without one. */
+static inline const char *spoolgate_curl_authorities(CURL *easy) {
+    char *path = NULL;
+
+    curl_easy_getinfo(easy, CURLINFO_CAINFO, &path);
+    return path;
+}
+
 /* CURL_GLOBAL_DEFAULT is a macro with a cast. */
 static inline CURLcode spoolgate_curl_global_init(void) {
     return curl_global_init(CURL_GLOBAL_DEFAULT);

@@ -113,9 +113,10 @@ package struct CurlOptions {
         try set(CURLOPT_SSL_VERIFYHOST, 2)
         let least = endpoint.wantsNewestTLS ? CURL_SSLVERSION_TLSv1_3 : CURL_SSLVERSION_TLSv1_2
         try set(CURLOPT_SSLVERSION, Int(least))
-        if let file = endpoint.certificateAuthority {
-            try set(CURLOPT_CAINFO, file)
-            // Otherwise, the system's authorities would also be trusted.
+        if let file = endpoint.certificateAuthority { try set(CURLOPT_CAINFO, file) }
+        // The system's directory would also be trusted. Without it, libcurl keeps the parsed file for the handle's next
+        // connections; to parse the system's authorities again takes 40 ms.
+        if endpoint.certificateAuthority != nil || spoolgate_curl_authorities(easy) != nil {
             try set(CURLOPT_CAPATH, pointer: nil)
         }
         if let file = endpoint.clientCertificate {

@@ -38,6 +38,7 @@ extension RouteSettings {
             Key("timeouts.connect", \.upstream.connectTimeout, .duration(1...3_600)),
             Key("timeouts.stall", \.upstream.stallTimeout, .duration(1...86_400)),
             Key("timeouts.response", \.upstream.responseTimeout, .duration(1...86_400)),
+            Key("reuse", \.upstream.reuse, .choice()),
             Key("tls.ca", \.upstream.certificateAuthority, .path()),
             Key("tls.certificate", \.upstream.clientCertificate, .path()),
             Key("tls.key", \.upstream.clientKey, .path()),

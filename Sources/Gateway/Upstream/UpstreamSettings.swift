@@ -80,6 +80,13 @@ package enum BucketStyle: String, Sendable, CaseIterable {
     case virtualHost = "virtual-host"
 }
 
+/// Which requests use a kept connection.
+package enum ConnectionReuse: String, Sendable, CaseIterable {
+    /// Those that are repeated if the connection is closed without a response.
+    case safe
+    case always
+}
+
 /// Why a text is not a valid upstream target.
 package struct UpstreamTargetError: Error, Sendable, Equatable {
     /// One sentence for the operator.
@@ -101,6 +108,7 @@ package struct UpstreamSettings: Sendable, Equatable {
     package var responseTimeout: Duration
     /// Whether the setting `timeout` gives all three timeouts, as for a webhook.
     package var hasOneTimeout = false
+    package var reuse = ConnectionReuse.safe
     /// The PEM file of the trusted authorities for https; nil means those of the system.
     package var certificateAuthority: String?
     /// The PEM file of the client certificate; nil if the gateway presents none.

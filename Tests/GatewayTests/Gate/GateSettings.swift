@@ -50,6 +50,7 @@ struct GateSetting: Sendable {
         row("timeouts.connect", \.upstream.connectTimeout, .seconds(3)),
         row("timeouts.stall", \.upstream.stallTimeout, .seconds(30)),
         row("timeouts.response", \.upstream.responseTimeout, .seconds(30)),
+        row("reuse", \.upstream.reuse, .always),
         row("tls.ca", \.upstream.certificateAuthority, "/ca"),
         row("tls.certificate", \.upstream.clientCertificate, "/c"),
         row("tls.key", \.upstream.clientKey, "/k"),

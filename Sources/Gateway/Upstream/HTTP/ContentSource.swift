@@ -1,5 +1,4 @@
-// The content of one request as libcurl requests it: piece by piece, and again from the start if a kept connection was
-// closed.
+// The content of one request as libcurl requests it, piece by piece.
 //
 // Invariant: if the length is known, exactly that many bytes are returned, or an error is thrown.
 
@@ -90,17 +89,6 @@ final class ContentSource {
     func putBack(_ bytes: UnsafeRawBufferPointer) {
         held = Array(bytes) + held
         position -= Int64(bytes.count)
-    }
-
-    /// Starts over.
-    ///
-    /// Returns false if the content cannot be read again.
-    func restart() -> Bool {
-        guard canRestart else { return false }
-        held = []
-        position = 0
-        isAtEnd = false
-        return true
     }
 
     private func takeHeld(into buffer: UnsafeMutableRawBufferPointer) -> Int {

@@ -3,11 +3,14 @@
 // libcurl drives the exchange; this type checks the timeouts, and decides on repetitions and the outcome. Not
 // thread-safe.
 //
+// A server may close a kept connection at any moment, also because of an earlier request, such as one whose content it
+// did not read. Invariant: unless the settings allow more, only a request that libcurl repeats in this case
+// (`mayRepeat`) uses a kept connection. Other requests open a new one, so that no request fails because of another
+// client's.
+//
 // libcurl 7.88 repeats a request of any method on its own if a *kept* connection ends before the first byte of a
-// response (`Curl_retry_request`). `CURLOPT_SEEKFUNCTION` cannot prevent that for small content, because it matters
-// only after content bytes were sent. Every repetition first opens a socket and calls `CURLOPT_PREREQFUNCTION`, and
-// both callbacks check `mayRepeat`. Invariant: a request that may not be repeated is never sent again after a
-// connection took its first byte.
+// response (`Curl_retry_request`). Every repetition first opens a socket and calls `CURLOPT_PREREQFUNCTION`, and both
+// callbacks check `startsAgain`.
 
 import HTTPTypes
 import SpoolgateCurl
@@ -25,7 +28,6 @@ final class HTTPAttempt: CurlTransfer {
     private(set) var reading: ResponseReading
 
     private var starts = 0
-    private var mayStartAgain = false
     /// Whether an earlier connection has taken any byte of the request.
     private var wasTakenBefore = false
     private var isPerforming = false
@@ -35,8 +37,10 @@ final class HTTPAttempt: CurlTransfer {
     /// The number of content bytes given to libcurl at once; nil if it requests pieces, or there is no content.
     private var wholeLength: Int64?
     /// Whether the connection may be kept: after a complete exchange that did not authenticate a client for the whole
-    /// connection.
+    /// connection, and in which the response followed the whole request.
     private(set) var mayKeepConnection = false
+    /// Whether the upstream responded before it received the whole request.
+    private var isAnsweredEarly = false
     private var authenticatesConnection = false
     /// Whether libcurl was called; false if the request could not be prepared.
     private(set) var wasTried = false
@@ -107,7 +111,8 @@ final class HTTPAttempt: CurlTransfer {
         // credentials of one client must never apply to the request of another.
         let isWhole = outcome == .answered || reading.redirect != nil && reading.isWhole
         mayKeepConnection =
-            isWhole && !authenticatesConnection && !reading.authenticatesConnection
+            isWhole && !isAnsweredEarly && !authenticatesConnection
+            && !reading.authenticatesConnection
         // libcurl counts repetitions over all transfers of a handle, and gives up at the sixth (`Curl_retry_request`).
         if starts > 1 { connection.reset() }
         return outcome
@@ -129,7 +134,8 @@ final class HTTPAttempt: CurlTransfer {
             content: content,
             isSecure: location.isSecure,
             // Bytes received before a request are not its response (RFC 9112 §9.2), so a new connection is used.
-            isNew: connection.context.isReadable || request.needsNewConnection
+            isNew: !mayRepeat && reasons.settings.reuse == .safe || request.needsNewConnection
+                || connection.context.isReadable
         )
         authenticatesConnection = try connection.lines.replace(
             by: request,
@@ -146,10 +152,15 @@ final class HTTPAttempt: CurlTransfer {
 
     // MARK: Starting and repeating
 
-    func mayConnect() -> Bool { starts == 0 || mayRepeat() }
+    /// Whether libcurl may and can send the request again if a kept connection is closed without a response.
+    ///
+    /// libcurl repeats a request after a failed read, but not after a failed write of content that follows the head.
+    private var mayRepeat: Bool { request.isRepeatable && !isSentInPieces }
+
+    func mayConnect() -> Bool { starts == 0 || startsAgain() }
 
     func mayBeginRequest() -> Bool {
-        guard starts == 0 || mayRepeat(), starts < 2 else { return false }
+        guard starts == 0 || startsAgain(), starts < 2 else { return false }
         starts += 1
         connection.context.forgetLastWords()
         deadline = .after(stallTimeout)
@@ -158,14 +169,11 @@ final class HTTPAttempt: CurlTransfer {
         return true
     }
 
-    private func mayRepeat() -> Bool {
-        if mayStartAgain { return true }
+    private func startsAgain() -> Bool {
         // Bytes that this connection took must still count after the next one begins, because libcurl then counts from
         // zero.
         wasTakenBefore = wasTaken
-        let canReadAgain = wholeLength != nil || source?.canRestart ?? true
-        mayStartAgain = canReadAgain && (request.isRepeatable || !wasTakenBefore)
-        return mayStartAgain
+        return mayRepeat
     }
 
     /// Whether any byte of the request may have been sent, on any connection.
@@ -200,10 +208,8 @@ final class HTTPAttempt: CurlTransfer {
         }
     }
 
-    func restartContent() -> Bool {
-        pausedAt = nil
-        return source?.restart() ?? true
-    }
+    /// Only content in memory is sent again, which libcurl reads itself.
+    func restartContent() -> Bool { false }
 
     /// Sends a held head, calls the sink and checks the timeouts.
     ///
@@ -259,10 +265,14 @@ final class HTTPAttempt: CurlTransfer {
     }
 
     private func isSending(_ uploaded: Int64) -> Bool {
-        guard isSentInPieces, !reading.hasFinalHead else { return false }
-        if let length = wholeLength ?? source?.length { return uploaded < length }
-        guard let source else { return false }
-        return !source.isAtEnd || uploaded < source.position
+        isSentInPieces && !reading.hasFinalHead && !isWritten(uploaded)
+    }
+
+    /// Whether `uploaded`, the number of bytes that libcurl has written, is the whole content.
+    private func isWritten(_ uploaded: Int64) -> Bool {
+        if let length = wholeLength ?? source?.length { return uploaded >= length }
+        guard let source else { return true }
+        return source.isAtEnd && uploaded >= source.position
     }
 
     private func progressed() {
@@ -273,8 +283,15 @@ final class HTTPAttempt: CurlTransfer {
 
     func takeHeadLine(_ line: UnsafeRawBufferPointer) -> Bool {
         let heads = reading.headCount
-        // Lines of a head that does not end are not progress.
-        defer { if reading.headCount > heads { progressed() } }
+        let isFirst = !reading.hasFinalHead
+        defer {
+            if isFirst, reading.hasFinalHead {
+                // The upstream may take the rest of the content for the next request.
+                isAnsweredEarly = !isWritten(connection.uploaded) || connection.context.unsent > 0
+            }
+            // Lines of a head that does not end are not progress.
+            if reading.headCount > heads { progressed() }
+        }
         return keep(reading.takeHeadLine(line))
     }
 
@@ -295,6 +312,7 @@ final class HTTPAttempt: CurlTransfer {
     /// Necessary because libcurl stops reading after a failed write.
     func hearLastWords() {
         guard awaitsAnswer else { return }
+        isAnsweredEarly = true
         _ = keep(reading.takeWhole(connection.context.lastWords))
     }
 
@@ -335,15 +353,11 @@ final class HTTPAttempt: CurlTransfer {
                 reason: "\(purpose): the response was truncated: \(text); check the server's log"
             )
         }
-        // libcurl reports `.noConnection` if `mayConnect` did not allow a socket.
-        let isRefusal = end == .stopped || end == .noConnection
-        if starts > 0, !mayStartAgain, isRefusal {
-            return .indeterminate(
-                reason:
-                    "\(purpose) was sent on an open connection, which was closed without a response; it was not "
-                    + "repeated because the server may have processed it"
-            )
-        }
-        return .indeterminate(reason: reasons.unanswered(text), timedOut: timedOut)
+        // libcurl reports these if it may not, or cannot, repeat the request on a second connection.
+        let isClosed = end == .stopped || end == .noConnection
+        return .indeterminate(
+            reason: reasons.unanswered(isClosed ? "the kept connection was closed" : text),
+            timedOut: timedOut
+        )
     }
 }
