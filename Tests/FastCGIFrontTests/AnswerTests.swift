@@ -191,6 +191,34 @@ extension FrontTests {
             #expect(server.events == [.incompleteAnswer, .incompleteAnswer])
         }
 
+        @Test(
+            "a response can be replaced until its first byte is sent",
+            arguments: [
+                (nil, 0, true), (nil, 1, false), (5, 0, true), (5, 4, true),
+                (100_000, 50_000, false),
+            ] as [(Int64?, Int, Bool)]
+        )
+        func withdrawn(length: Int64?, count: Int, isUnsent: Bool) throws {
+            let server = try TestServer { exchange in
+                #expect(exchange.withdraw())
+                exchange.send(interim: ResponseHead(status: .init(code: 104)))
+                #expect(exchange.withdraw())
+                try exchange.send(head: ResponseHead(status: .ok), contentLength: length)
+                let content = [UInt8](repeating: 65, count: count)
+                if count > 0 { try exchange.send(content: content.span.bytes) }
+                #expect(exchange.withdraw() == isUnsent)
+                if isUnsent { TestServer.reply(exchange, 502, "broken") } else { exchange.abort() }
+            }
+            defer { server.stop() }
+            let answer = try server.exchange(
+                Record.head(parameters("GET", length: "0", [("SPOOLGATE_INTERIM", "104")]))
+            )
+            #expect(answer.interims == [104])
+            #expect(answer.final.status == (isUnsent ? 502 : 200))
+            #expect(answer.endStatus == (isUnsent ? 0 : nil))
+            #expect(answer.final.content.utf8.count == (isUnsent ? 6 : count))
+        }
+
         @Test("content beyond the announced length is not sent")
         func tooMuch() throws {
             let server = try TestServer { exchange in

@@ -189,5 +189,13 @@ final class ClientExchange: Exchange, ContentLane, Sendable {
         }
     }
 
+    func withdraw() -> Bool {
+        state.update { state in
+            guard state.content.isEmpty else { return false }
+            state.final = nil
+            return true
+        }
+    }
+
     func abort() {}
 }

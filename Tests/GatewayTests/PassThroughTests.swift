@@ -191,16 +191,42 @@ import Testing
         #expect(test.log.level(of: "request failed") == .warning)
     }
 
-    @Test("a response that the upstream cuts breaks the client's connection")
-    func cutResponse() throws {
+    @Test(
+        "an incomplete response is 502 if none of it was sent, and otherwise closes the connection",
+        arguments: [HTTPRequest.Method.get, .post, .put],
+        OrdinaryUploads.allCases
+    )
+    func truncatedResponse(
+        method: HTTPRequest.Method,
+        ordinary: OrdinaryUploads
+    ) throws {
+        let origin = try LoopbackOrigin.truncating()
+        let test = try GatewayUnderTest(origin.target) { _, route in route.ordinary = ordinary }
+        for (index, response) in TruncatedResponse.all.enumerated() {
+            let content: [ScriptedExchange.Step] = method == .get ? [] : ["hello"]
+            let record = test.serve(ScriptedExchange(method, "/f?\(index)", [:], content))
+            #expect(record.status == (response.isBegun ? 200 : 502), "\(response)")
+            #expect(record.isAborted == response.isBegun, "\(response)")
+            #expect(record.faults.isEmpty)
+            // The client must check whether the request was processed.
+            #expect(response.isBegun || record.text.contains("Check whether it was processed"))
+        }
+        #expect(origin.requests.count == TruncatedResponse.all.count)
+    }
+
+    @Test(
+        "a response without content is complete although the upstream closes its connection",
+        arguments: [(.head, 200), (.get, 204), (.get, 304)] as [(HTTPRequest.Method, Int)]
+    )
+    func noContent(method: HTTPRequest.Method, status: Int) throws {
         let origin = try LoopbackOrigin { connection in
             _ = try connection.receiveRequest()
-            try connection.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc")
+            try connection.send("HTTP/1.1 \(status) x\r\nContent-Length: 5\r\n\r\n")
         }
         let test = try GatewayUnderTest(origin.target)
-        let record = test.serve(ScriptedExchange(.get, "/f", length: .unknown))
-        #expect(record.status == 200)
-        #expect(record.isAborted)
+        let record = test.serve(ScriptedExchange(method, "/f", [:], []))
+        #expect(record.status == status)
+        #expect(!record.isAborted)
     }
 
     @Test(

@@ -249,6 +249,20 @@ final class ScriptedExchange: Exchange, ContentLane, Sendable {
         }
     }
 
+    /// A web server has received nothing of a head without content, and of a small response of known length.
+    func withdraw() -> Bool {
+        monitor.update { record in
+            guard !record.isAborted else { return false }
+            let isCollected = record.contentLength != nil && record.content.count < 16_000
+            guard record.content.isEmpty || isCollected else { return false }
+            if let status = record.head?.status.code {
+                record.events.removeAll { $0 == .head(status) }
+            }
+            (record.head, record.contentLength, record.content) = (nil, nil, [])
+            return true
+        }
+    }
+
     func abort() {
         monitor.update { record in
             record.events.append(.abort)

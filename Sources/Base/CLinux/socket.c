@@ -120,6 +120,12 @@ int spoolgate_is_hung_up(int socket, int both) {
     return (entry.revents & (POLLHUP | POLLERR | POLLNVAL | (both ? 0 : POLLRDHUP))) != 0;
 }
 
+int spoolgate_reset(int socket) {
+    struct sockaddr address = {.sa_family = AF_UNSPEC};
+
+    return connect(socket, &address, sizeof(address));
+}
+
 int spoolgate_event(void) {
     return eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 }

@@ -105,7 +105,7 @@ final class DeliveryAttempt {
         }
         if outcome.isUnsent { form.takeBack() }
         journal.failed(upload, reason: reason)
-        guard hasBegun else { return refusal }
+        if !hasBegun || listener.exchange?.withdraw() == true { return refusal }
         breakOff()
         return nil
     }

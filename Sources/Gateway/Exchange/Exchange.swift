@@ -70,6 +70,11 @@ package protocol Exchange: AnyObject {
     /// Sends a part of the final response's content, after the head.
     func send(content: RawSpan) throws(ClientGone)
 
+    /// Discards the final response if the web server has received no byte of it; then another one can be sent.
+    ///
+    /// Returns whether a final response can be sent now.
+    func withdraw() -> Bool
+
     /// Ends the exchange without a complete response; the web server then closes the client's connection.
     func abort()
 }

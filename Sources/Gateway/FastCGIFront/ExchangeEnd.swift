@@ -14,13 +14,20 @@ extension FastCGIExchange {
     /// head, the client receives nginx's 502, even while it is still sending. With `error_page 502 = @gone; location
     /// @gone { return 444; }`, nginx closes the client's connection in this case too (HTTP/2: PROTOCOL_ERROR).
     ///
-    /// If the connection just ended, nginx would take a response without a length as complete. Bytes that are not a
-    /// FastCGI record mark the response as incomplete.
+    /// If the connection just ended, nginx would take a response without a length as complete. A connection error, or
+    /// bytes that are not a FastCGI record, mark the response as incomplete. nginx discards everything that it reads
+    /// together with such bytes, even the head, so they are sent only after nginx has read the response. Some clients
+    /// send a request again if they receive no response (Chromium).
     package func abort() {
-        if case .content = outgoing, !isOver, writer.flush() { connection.spoil() }
+        if case .content = outgoing, !isOver, writer.flush() {
+            connection.spoil(within: Self.readingTime)
+        }
         outgoing = .aborted
         connection.cut()
     }
+
+    /// How long nginx has to read the part of the response that was sent before an abort.
+    private static let readingTime = Duration.seconds(2)
 
     enum End: Equatable {
         /// A complete response and END_REQUEST were sent.

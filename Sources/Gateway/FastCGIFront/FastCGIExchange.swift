@@ -226,6 +226,8 @@ extension FastCGIExchange {
             hasContent: hasContent
         )
         outgoing = hasContent ? .content(remaining: contentLength) : .headOnly
+        // All interim responses were sent at once.
+        writer.discard()
         try sent(bytes.withBytes { writer.write(UnsafeRawBufferPointer($0)) })
     }
 
@@ -245,6 +247,21 @@ extension FastCGIExchange {
             try sent(allowed.withUnsafeBytes { writer.write($0) })
             // Content of unknown length may be a stream of events, and each event must be sent at once.
             if remaining == nil { try sent(writer.flush()) }
+        }
+    }
+
+    /// Discards the final response if no byte of it was sent; then another one can be sent.
+    ///
+    /// Small responses, and heads before their content, are collected, not sent.
+    package func withdraw() -> Bool {
+        switch outgoing {
+        case .nothing: return !isOver
+        case .gone, .aborted: return false
+        case .content, .headOnly:
+            guard !isOver, !writer.hasSent else { return false }
+            writer.discard()
+            outgoing = .nothing
+            return true
         }
     }
 

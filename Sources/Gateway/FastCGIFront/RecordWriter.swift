@@ -12,6 +12,8 @@ struct RecordWriter {
     /// `open` is the start of the last one; nil if it cannot grow.
     private var gathered: [UInt8] = []
     private var open: Int?
+    /// Whether bytes were sent since `discard`.
+    private(set) var hasSent = false
 
     /// The maximum number of bytes collected before they are sent, far below a record's capacity.
     private static let mostGathered = 16 << 10
@@ -48,6 +50,13 @@ struct RecordWriter {
     mutating func flush() -> Bool {
         closeRecord()
         return gathered.isEmpty || send(with: UnsafeRawBufferPointer(start: nil, count: 0))
+    }
+
+    /// Discards the collected bytes.
+    mutating func discard() {
+        gathered.removeAll()
+        open = nil
+        hasSent = false
     }
 
     /// Sends the collected bytes, the end of the response and END_REQUEST; returns whether all were sent.
@@ -96,6 +105,7 @@ struct RecordWriter {
 
     private mutating func send(with part: UnsafeRawBufferPointer) -> Bool {
         defer { gathered.removeAll(keepingCapacity: gathered.capacity <= Self.mostKept) }
+        hasSent = true
         return gathered.withUnsafeBytes { connection.send($0, part) }
     }
 

@@ -177,6 +177,8 @@ final class RequestExchange: Exchange {
 
     func send(content: RawSpan) throws(ClientGone) { try exchange.send(content: content) }
 
+    func withdraw() -> Bool { exchange.withdraw() }
+
     func abort() { exchange.abort() }
 }
 

@@ -91,6 +91,10 @@ int spoolgate_is_listening(int socket);
    otherwise 0. */
 int spoolgate_is_hung_up(int socket, int both);
 
+/* connect(2) to no address: the peer of a TCP connection gets an error after the bytes that it has received. -1 with
+   any other socket. */
+int spoolgate_reset(int socket);
+
 /* epoll_create1(2). */
 int spoolgate_epoll(void);
 

@@ -76,13 +76,26 @@ package final class Connection: Sendable {
         }
     }
 
-    /// Sends bytes that are not a valid FastCGI record, to mark the response as incomplete; does not wait.
+    /// Marks the response as incomplete after the peer has received all sent bytes, for which it has up to `limit`.
     ///
-    /// A web server treats a response without a length as complete when its connection ends. These bytes show that the
-    /// response is incomplete, and the web server closes the client's connection.
-    package func spoil() {
+    /// A web server treats a response without a length as complete when its connection ends. Resets a TCP connection.
+    /// A Unix socket cannot be reset, so bytes follow that are not a valid FastCGI record. The web server then closes
+    /// the client's connection.
+    package func spoil(within limit: Duration) {
+        let deadline = Deadline.after(limit)
+        var entry = pollfd(fd: number, events: 0, revents: 0)
+        // Ends early if the peer has closed the connection.
+        while unreceived > 0, !deadline.hasPassed, poll(&entry, 1, 1) == 0 {}
+        guard spoolgate_reset(number) != 0 else { return }
         // If sending fails, closing the connection must suffice.
         _ = sendAtOnce([UInt8](repeating: 0xff, count: 8))
+    }
+
+    /// The number of sent bytes that the peer's system has not acknowledged (TCP), or the memory of those that the peer
+    /// has not read (Unix socket).
+    private var unreceived: Int32 {
+        var count: Int32 = 0
+        return ioctl(number, UInt(TIOCOUTQ), &count) < 0 ? 0 : count
     }
 
     /// Ends receiving and sending at once; may be called by any thread, and does nothing after `close`.

@@ -92,20 +92,20 @@ extension Request {
         else { return }
         switch outcome {
         case .abandoned where room.isExceeded:
-            fail(.tooLarge(maxSize: most), relay)
+            fail(.tooLarge(maxSize: most))
         case .abandoned, .unheard:
             // The upstream is not at fault, so no response is sent.
             giveUp(reason)
         case .answered, .notTried, .notReached, .noRoom, .putOff, .redirected, .notForwarded,
             .indeterminate:
             log.passThroughFailed(route: route.name, target: head.target, reason: reason)
-            if let fallback, !relay.hasBegun { return exchange.answer(fallback) }
-            fail(refusal, relay)
+            if let fallback, exchange.withdraw() { return exchange.answer(fallback) }
+            fail(refusal)
         }
     }
 
-    private func fail(_ refusal: Refusal, _ relay: StreamRelay) {
-        if relay.hasBegun { exchange.abort() } else { refuse(refusal) }
+    private func fail(_ refusal: Refusal) {
+        if exchange.withdraw() { refuse(refusal) } else { exchange.abort() }
     }
 
     /// The request's content as a stream.
@@ -169,7 +169,6 @@ private final class StreamRelay: ResponseSink {
     private var dropsContent = false
     /// The status of the final response; 0 until its head is received.
     private(set) var status = 0
-    var hasBegun: Bool { status != 0 }
 
     init(
         _ exchange: any Exchange,
