@@ -149,6 +149,17 @@ struct CheckLiveTests {
         try check(Sandbox()).expect("admin", "skip", ["nginx has no location for the status page"])
     }
 
+    @Test("an nginx that refuses its configuration fails the check, with nginx's message")
+    func refusedConfiguration() throws {
+        let sandbox = try Sandbox(front: .nginxWithAdmin)
+        let file = sandbox.directory.path() + "/nginx/nginx.conf"
+        let text = try String(contentsOfFile: file, encoding: .utf8)
+        try (text + "\nunheard_of on;\n").write(toFile: file, atomically: true, encoding: .utf8)
+        let report = try check(sandbox)
+        #expect(report.status == 69)
+        report.expect("nginx", "fail", ["unknown directive", "unheard_of"])
+    }
+
     @Test("a route that refuses clients without an owner, and an nginx that passes none")
     func noOwner() throws {
         let report = try check(Sandbox(routeSettings: ["anonymous: refuse"]))

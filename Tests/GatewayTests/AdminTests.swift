@@ -123,6 +123,129 @@ struct AdminTests {
         }
     }
 
+    @Test(
+        "a spool in which uploads would fail is not ready, critical in the status and in the metrics",
+        arguments: ["create", "pwrite", "fdatasync", "fsync", "unlinkat", "directory"]
+    )
+    func trial(fault: String) throws {
+        if let call = Disk.Call.allCases.first(where: { $0.rawValue == fault }) {
+            test.disk.refuse(call, on: "tmp", errno: EIO)
+        } else if fault == "create" {
+            test.disk.refuse(.create, on: "uploads", errno: EACCES)
+        } else {
+            rmdir("\(test.spool.directory)/uploads/a")
+        }
+        let admin = Admin.of(test.gateway)
+        try admin.start()
+        #expect(ask("/ready", of: admin).status == 503)
+        #expect(ask("/ready", of: admin).text.contains("\"spool-writable\":\"fail: "))
+        #expect(ask("/status.txt", of: admin).text.hasPrefix("CRITICAL: "))
+        #expect(ask("/status", of: admin).text.contains("\"level\":\"CRITICAL\""))
+        #expect(admin.metricsText.contains("spoolgate_ready 0\n"))
+    }
+
+    struct Concern: Sendable, CustomTestStringConvertible {
+        var testDescription: String
+        var change: @Sendable (Gateway) -> Void
+        var words: String
+        var json: String
+        var metric: String
+    }
+
+    @Test(
+        "failures of single uploads are a warning, and leave it ready",
+        arguments: [
+            Concern(
+                testDescription: "a corrupt upload that a request finds",
+                change: {
+                    let id = UploadID.random()
+                    $0.deliveries.journal.spoolFailed(.corrupt(id, reason: "x"), upload: id)
+                },
+                words: "1 corrupt upload (run spoolgate list --state corrupt",
+                json: "\"corrupt\":1,",
+                metric: "spoolgate_uploads{queue=\"corrupt\",cause=\"\"} 1"
+            ),
+            Concern(
+                testDescription: "a corrupt upload that recovery finds",
+                change: { $0.deliveries.journal.setAside(.random(), reason: "x") },
+                words: "1 corrupt upload (run spoolgate list --state corrupt",
+                json: "\"corrupt\":1,",
+                metric: "spoolgate_uploads{queue=\"corrupt\",cause=\"\"} 1"
+            ),
+            Concern(
+                testDescription: "files that recovery cannot read",
+                change: { $0.metrics.unrecovered.set(12) },
+                words: "recovery failed for 12 uploads",
+                json: "\"unrecovered\":12,",
+                metric: "spoolgate_spool_unrecovered 12"
+            ),
+            Concern(
+                testDescription: "a file of root's",
+                change: {
+                    let error = SystemError(
+                        call: "openat",
+                        subject: "/s/uploads/0/x",
+                        errno: EACCES
+                    )
+                    $0.deliveries.journal.spoolFailed(.disk(error), upload: nil)
+                },
+                words: "1 spool error in the last 5 minutes; last: ",
+                json: "\"spool-errors\":1,",
+                metric: "spoolgate_spool_errors_total 1"
+            ),
+        ]
+    )
+    func concerns(concern: Concern) throws {
+        let admin = Admin.of(test.gateway)
+        #expect(Status(of: admin).level == .ok)
+        concern.change(test.gateway)
+        let status = Status(of: admin)
+        #expect(status.level == .warning)
+        #expect(status.concerns.count == 1, "\(status.concerns)")
+        #expect(status.text.hasPrefix("WARNING: "))
+        #expect(status.text.contains(concern.words), "\(status.text)")
+        #expect(status.json.text.contains(concern.json), "\(status.json.text)")
+        #expect(admin.metricsText.contains("\n\(concern.metric)\n"))
+        #expect(ask("/ready", of: admin).status == 200)
+    }
+
+    @Test("a corrupt upload no longer waits for its next attempt")
+    func corruptWaits() throws {
+        let slow = try SlowUpstream(then: "")
+        let test = try GatewayUnderTest(slow.target)
+        let (running, location) = try test.startDelivery(to: slow)
+        slow.gate.open()
+        _ = try running.finish()
+        let id = try test.id(location)
+        #expect(Status(of: Admin.of(test.gateway)).needy.first.map(\.id) == [id])
+        test.gateway.deliveries.journal.spoolFailed(.corrupt(id, reason: "x"), upload: id)
+        let status = Status(of: Admin.of(test.gateway))
+        #expect(status.needy.count == 0 && status.waiting.count == 0)
+        #expect(status.corrupt == 1)
+    }
+
+    @Test(
+        "the free space is read when it is asked for, and no request waits long for a stalled disk"
+    )
+    func freshSpace() throws {
+        let free = Monitor<Int64?>(1)
+        let sampler = Sampler(test.spool) {
+            let read = free.wait(until: .after(.seconds(60))) { $0 }
+            return read.map { FileSystemSpace(freeBytes: $0, freeFiles: nil) }
+        }
+        try sampler.start { false }
+        for bytes in [2, 3] as [Int64] {
+            free.update { $0 = bytes }
+            #expect(sampler.sample.space?.freeBytes == bytes)
+        }
+        free.update { $0 = nil }
+        let watch = Stopwatch()
+        for _ in 0..<3 { #expect(sampler.sample.space?.freeBytes == 3) }
+        #expect(watch.nanoseconds < 20_000_000_000)
+        free.update { $0 = 4 }
+        try eventually("the disk answers again") { sampler.sample.space?.freeBytes == 4 }
+    }
+
     @Test("a nearly exhausted quota is a concern, and leaves it ready")
     func quota() throws {
         let test = try GatewayUnderTest(quota: 10_000)

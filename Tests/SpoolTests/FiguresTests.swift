@@ -107,9 +107,9 @@ struct FiguresTests {
         let directory = TemporarySpool()
         let scripted = ScriptedDisk()
         let spool = try directory.open(scripted.disk)
-        try spool.checkWritable()
+        try spool.tryOut()
         scripted.refuse(.create, on: "tmp", errno: 28)
-        try spool.checkWritable()
+        try spool.tryOut()
         let readOnly = try directory.open(
             Disk { call, _ throws(SystemError) in
                 guard call != .create else {
@@ -118,7 +118,65 @@ struct FiguresTests {
                 return .max
             }
         )
-        #expect(throws: SpoolError.self) { try readOnly.checkWritable() }
+        #expect(throws: SpoolError.self) { try readOnly.tryOut() }
+    }
+
+    @Test(
+        "the trial reports an error of each of its calls, except a full disk, and leaves no file",
+        arguments: [
+            Disk.Call.create, .write, .sync, .syncDirectory, .unlink,
+        ],
+        [EIO, EACCES, EROFS, ENOSPC, EDQUOT]
+    )
+    func trial(call: Disk.Call, errno: Int32) throws {
+        let directory = TemporarySpool()
+        let scripted = ScriptedDisk()
+        let spool = try directory.open(scripted.disk)
+        for (number, place) in ["uploads", "/tmp", "/tmp/trial."].enumerated() {
+            scripted.forget()
+            try spool.tryOut(turn: number)
+            guard scripted.calls.contains(call), call == .create || number == 2 else { continue }
+            let part = call == .syncDirectory ? "/tmp" : place
+            scripted.refuse(call, on: part, errno: errno, times: 1)
+            if [ENOSPC, EDQUOT].contains(errno) {
+                try spool.tryOut(turn: number)
+            } else {
+                #expect(throws: SpoolError.self) { try spool.tryOut(turn: number) }
+            }
+            scripted.allow()
+            for name in try FileManager.default.contentsOfDirectory(
+                atPath: "\(directory.path)/tmp"
+            ) {
+                // A file that could not be removed is removed by recovery.
+                #expect(call == .unlink && name.hasPrefix("trial."), "\(name)")
+                unlink("\(directory.path)/tmp/\(name)")
+            }
+        }
+        #expect(spool.figures.uploads == 0)
+        #expect(spool.figures.bytes == 0)
+    }
+
+    @Test(
+        "a directory that was removed or replaced under a running daemon fails the trial",
+        arguments: [
+            "", "/queue", "/corrupt", "/daemons", "/tmp", "/uploads", "/uploads/0", "/uploads/v",
+        ],
+        [false, true]
+    )
+    func places(name: String, isReplaced: Bool) throws {
+        let directory = TemporarySpool()
+        let spool = try directory.open()
+        try spool.tryOut()
+        let (path, aside) = ("\(directory.path)\(name)", "\(directory.path)\(name).aside")
+        #expect(rename(path, aside) == 0)
+        if isReplaced {
+            try FileManager.default.copyItem(atPath: aside, toPath: path)
+        }
+        let error = #expect(throws: SpoolError.self) { try spool.tryOut() }
+        #expect("\(try #require(error))".contains(path))
+        if isReplaced { try FileManager.default.removeItem(atPath: path) }
+        #expect(rename(aside, path) == 0)
+        try spool.tryOut()
     }
 
     @Test("any process can read the time of the last purge, and an unreadable one counts as none")

@@ -31,6 +31,9 @@ package struct SystemError: Error, Sendable, Equatable, CustomStringConvertible 
     /// The error number for a missing name.
     package static let gone = ENOENT
 
+    /// The error number for a directory whose path leads to another directory since it was opened.
+    package static let replaced = ESTALE
+
     /// The error number for content that the disk lost, and for other I/O errors.
     package static let lost = EIO
 

@@ -1,7 +1,7 @@
 // The responses of a running daemon to its operator: liveness, readiness, metrics and status.
 //
 // They have their own socket and threads, so that they work even if every other thread is in use. Invariants: a request
-// changes nothing and reads nothing from the spool; clients of the uploads' socket have no access.
+// changes nothing and waits for no stalled disk; clients of the uploads' socket have no access.
 
 import HTTPTypes
 import SpoolgateDelivery
@@ -9,6 +9,7 @@ package import SpoolgateExchange
 import SpoolgateJournal
 package import SpoolgatePosix
 package import SpoolgateRequests
+import SpoolgateSpool
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
@@ -56,7 +57,9 @@ package final class Admin: Sendable {
         self.build = build
         self.node = node
         self.load = load
-        sampler = Sampler(gateway.deliveries.spool)
+        let spool = gateway.deliveries.spool
+        // `try?`: the sampler's trial reports a disk that fails.
+        sampler = Sampler(spool) { try? spool.space() }
         meter = RateMeter(gateway.metrics)
     }
 

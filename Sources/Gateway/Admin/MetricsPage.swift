@@ -210,6 +210,14 @@ extension Admin {
                 text.add(files)
             }
         }
+        text.begin("spool_errors_total", .counter, "Errors of the spool.")
+        text.add(gateway.metrics.spoolErrors.total)
+        text.begin(
+            "spool_unrecovered",
+            .gauge,
+            "Uploads and directories that recovery could not read or repair."
+        )
+        text.add(gateway.metrics.unrecovered.count)
         text.begin("sync_seconds", .histogram, "Time to make data durable.")
         text.add(Disk.syncTimes)
         if let purge = sample.lastPurge {

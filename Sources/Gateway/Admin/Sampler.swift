@@ -1,17 +1,18 @@
-// Samples of the disk, so that no request to the admin socket waits for the disk, and the rate of received content.
+// Samples and trials of the disk, so that no request to the admin socket waits long for a stalled disk, and the rate of
+// received content.
 
 import SpoolgateJournal
 import SpoolgatePosix
 import SpoolgateSpool
 
-/// Samples the spool's file system every few seconds, and lists the partial uploads.
+/// Tries out the spool every few seconds, reads its free space when asked, and lists the partial uploads.
 ///
 /// Each task has its own thread. Thread-safe.
 final class Sampler: Sendable {
     struct Sample: Sendable {
         /// The space on the spool's file system; nil if unknown.
         var space: FileSystemSpace?
-        /// Why no file could be created in the spool; nil if one could.
+        /// Why the last trial of the spool failed; nil if it succeeded.
         var fault: String?
         /// When expired uploads were last removed; nil if they never were.
         var lastPurge: WallTime?
@@ -24,7 +25,14 @@ final class Sampler: Sendable {
         var partial: [PartialUpload] = []
         /// The time after which the disk counts as unresponsive if no new sample was taken.
         var patience = Deadline.after(Sampler.patience)
+        var isStarted = false
+        /// The number of requests for the free space, and of those that the last reading answers.
+        var asked = 0
+        var answered = 0
     }
+
+    /// The longest wait for the free space; the last reading is used then.
+    private static let spacePatience = Duration.milliseconds(500)
 
     private static let interval = Duration.seconds(5)
     private static let patience = Duration.seconds(60)
@@ -33,19 +41,30 @@ final class Sampler: Sendable {
     private static let mostPartial = 2 * Status.most
 
     private let spool: Spool
+    private let space: @Sendable () -> FileSystemSpace?
     private let state = Monitor(State())
 
-    init(_ spool: Spool) { self.spool = spool }
+    /// Creates a sampler; `space` returns the free space of the spool, or nil if it cannot be read.
+    init(_ spool: Spool, space: @escaping @Sendable () -> FileSystemSpace?) {
+        self.spool = spool
+        self.space = space
+    }
 
     /// Takes a first sample and starts the threads; searches for partial uploads only while `hasPartial` returns true.
     func start(hasPartial: @escaping @Sendable () -> Bool) throws(SystemError) {
-        look()
+        look(turn: 0)
         try Thread.start(name: "sampler") { [self] in
+            var turn = 0
             while true {
                 Thread.pause(Self.interval)
-                look()
+                turn += 1
+                look(turn: turn)
             }
         }
+        try Thread.start(name: "sampler-space") { [self] in
+            while true { readSpace() }
+        }
+        state.update { $0.isStarted = true }
         try Thread.start(name: "sampler-partial") { [self] in
             while true {
                 let watch = Stopwatch()
@@ -66,23 +85,47 @@ final class Sampler: Sendable {
         state.update { $0.partial = found ?? [] }
     }
 
-    private func look() {
-        var sample = Sample()
+    private func look(turn: Int) {
+        var (nodes, fault): ([SpoolNode], String?) = ([], nil)
         do throws(SpoolError) {
-            sample.space = try spool.space()
-            try spool.checkWritable()
-            if spool.isShared { sample.nodes = try spool.nodes() }
+            try spool.tryOut(turn: turn)
+            if spool.isShared { nodes = try spool.nodes() }
         } catch {
-            sample.fault = error.sentence
+            fault = error.sentence
         }
-        sample.lastPurge = spool.lastPurge
-        state.update {
-            $0.sample = sample
-            $0.patience = .after(Self.patience)
+        let (space, lastPurge) = (self.space(), spool.lastPurge)
+        state.update { state in
+            state.sample = Sample(space: space, fault: fault, lastPurge: lastPurge, nodes: nodes)
+            state.patience = .after(Self.patience)
         }
     }
 
-    var sample: Sample { state.update { $0.sample } }
+    /// Waits for a request for the free space, and reads it.
+    private func readSpace() {
+        let asked = state.wait(until: .after(.seconds(3600))) { state in
+            state.asked > state.answered ? state.asked : nil
+        }
+        guard let asked else { return }
+        let space = self.space()
+        state.update { state in
+            state.sample.space = space
+            state.answered = asked
+        }
+    }
+
+    /// The last sample, with the free space as of now unless the disk stalls.
+    var sample: Sample {
+        let request = state.update { state -> Int? in
+            guard state.isStarted else { return nil }
+            state.asked += 1
+            return state.asked
+        }
+        guard let request else { return state.update { $0.sample } }
+        let sample = state.wait(until: .after(Self.spacePatience)) { state in
+            state.answered >= request ? state.sample : nil
+        }
+        return sample ?? state.update { $0.sample }
+    }
 
     /// The partial uploads, newest activity first; some may have been completed or removed since the search.
     var partial: [PartialUpload] { state.update { $0.partial } }

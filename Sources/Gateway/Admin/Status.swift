@@ -1,6 +1,6 @@
 // The status of one daemon at one moment.
 //
-// The page, the screen and the JSON show this status, so that they agree. Invariant: no value is read from the disk.
+// The page, the screen and the JSON show this status, so that they agree. Invariant: no value waits for a stalled disk.
 
 import SpoolgateDelivery
 import SpoolgateExchange
@@ -82,6 +82,11 @@ struct Status: Sendable {
     /// Faults in the web server's configuration in the last 15 minutes.
     let faults: [FrontFault]
     let isReloadRefused: Bool
+    let corrupt: Int
+    /// The number of uploads and directories that recovery could not read or repair.
+    let unrecovered: Int
+    /// The recent errors of the spool, with the sentence of the last one.
+    let spoolErrors: (count: Int, last: String)
 
     init(of admin: Admin) {
         let (gateway, metrics) = (admin.gateway, admin.gateway.metrics)
@@ -128,6 +133,9 @@ struct Status: Sendable {
         full = gateway.deliveries.spool.refusals(with: sample.space)
         faults = FrontFault.allCases.filter(gateway.faults.recent.contains)
         isReloadRefused = metrics.refusedReload.count > 0
+        corrupt = metrics.waiting.corrupt
+        unrecovered = metrics.unrecovered.count
+        spoolErrors = metrics.spoolErrors.recent
     }
 
     /// Orders uploads by time, those without a time last; then by identity.
@@ -162,6 +170,7 @@ struct Status: Sendable {
         all += full.map { "uploads are refused with 507: \($0.sentence)" }
         all += failing.map(\.concern)
         if needy.count > 0 { all.append(needs) }
+        all += spoolConcerns
         if isAfterDeath {
             all.append(
                 isCounting
@@ -188,6 +197,30 @@ struct Status: Sendable {
             all.append("web server misconfigured: \(words) (see the log)")
         }
         if isReloadRefused { all.append("settings reload failed (run spoolgate check)") }
+        return all
+    }
+
+    /// The failures of single uploads, which leave the daemon ready for others.
+    private var spoolConcerns: [String] {
+        var all: [String] = []
+        if corrupt > 0 {
+            all.append(
+                "\(corrupt) corrupt upload\(corrupt == 1 ? "" : "s") (run spoolgate list --state corrupt; the log has "
+                    + "the reasons)"
+            )
+        }
+        if unrecovered > 0 {
+            all.append(
+                "recovery failed for \(unrecovered) upload\(unrecovered == 1 ? "" : "s") (the log has the reasons)"
+            )
+        }
+        if spoolErrors.count > 0 {
+            let noun = spoolErrors.count == 1 ? "spool error" : "spool errors"
+            all.append(
+                "\(spoolErrors.count) \(noun) in the last \(SpoolErrors.minutes) minutes; last: "
+                    + "\(spoolErrors.last.prefix(300))"
+            )
+        }
         return all
     }
 
@@ -384,6 +417,9 @@ extension Status {
                 ("needs-attention", .array(needy.first.map(\.json))),
                 ("held", .integer(Int64(held.count))),
                 ("on-hold", .array(held.first.map(\.json))),
+                ("corrupt", .integer(Int64(corrupt))),
+                ("unrecovered", .integer(Int64(unrecovered))),
+                ("spool-errors", .integer(Int64(spoolErrors.count))),
                 ("failures", .array(failures.map(\.json))), ("space", spaceJSON),
                 ("routes", .array(routes.map(\.json))),
             ] + (node.map { [("node", .string($0)), ("nodes", nodesJSON)] } ?? [])

@@ -116,7 +116,7 @@ final class DeliveryAttempt {
         if let error = spoolError {
             // The upstream has accepted the upload, so the response counts even if the gateway cannot store it.
             guard hasBegun else { throw error }
-            log.spoolFailed(error, upload: upload.creation.id)
+            journal.spoolFailed(error, upload: upload.creation.id)
         }
         guard let reason = outcome.reason,
             let refusal = outcome.refusal(isRepeatable: isRepeatable, isKept: true)
@@ -243,7 +243,7 @@ extension DeliveryAttempt: ResponseSink {
     private var status: Int { head?.status.code ?? 0 }
 
     func onProgress() {
-        if !hasBegun { listener.heartbeat?.beat(upload, failingInto: log) }
+        if !hasBegun { listener.heartbeat?.beat(upload, failingInto: journal) }
     }
 
     func receive(interim head: ResponseHead) { listener.exchange?.send(interim: head) }

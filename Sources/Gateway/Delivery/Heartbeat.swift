@@ -83,9 +83,9 @@ package final class Heartbeat {
     /// Sends a heartbeat if one is due.
     ///
     /// Logs an error, after which no more heartbeats are sent.
-    package func beat(_ upload: Upload, failingInto log: Log) {
+    package func beat(_ upload: Upload, failingInto journal: Journal) {
         do throws(SpoolError) { try beat(upload) } catch {
-            log.spoolFailed(error, upload: upload.creation.id)
+            journal.spoolFailed(error, upload: upload.creation.id)
         }
     }
 }

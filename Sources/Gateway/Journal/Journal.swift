@@ -65,6 +65,22 @@ package struct Journal: Sendable {
         counts.add(path)
     }
 
+    /// Reports an error of the spool; `upload` is nil if it concerns no single upload.
+    package func spoolFailed(_ error: SpoolError, upload: UploadID?) {
+        log.spoolFailed(error, upload: upload)
+        switch error {
+        case .corrupt(let id, _): metrics.waiting.noteCorrupt(id)
+        case .full, .fewFiles, .noSpace, .overQuota, .tooMany, .exhausted, .busy: break
+        default: metrics.spoolErrors.note(error.sentence)
+        }
+    }
+
+    /// Reports that recovery moved an upload to `corrupt`.
+    package func setAside(_ id: UploadID, reason: String) {
+        log.setAside(id, reason: reason)
+        metrics.waiting.noteCorrupt(id)
+    }
+
     /// Reports that the content of a request ended early; the bytes received so far are kept.
     package func interrupted(_ upload: Upload, reason: ContentError) {
         log.interrupted(upload.creation.id, offset: upload.offset, reason: reason)

@@ -32,6 +32,9 @@ package final class Metrics: Sendable {
     package let inspectionTimes = Histograms<String> { Histogram(Histogram.medium) }
     package let failures = RecentFailures()
     package let waiting = WaitingUploads()
+    package let spoolErrors = SpoolErrors()
+    /// The number of uploads and directories that the last recovery could not read or repair.
+    package let unrecovered = Counter()
     /// 1 if the last reload of the settings was refused, otherwise 0.
     package let refusedReload = Counter()
 
@@ -96,4 +99,39 @@ package final class RecentFailures: Sendable {
 
     /// The most recent failures, newest first, at most 20.
     package var newest: [RecentFailure] { list.updateQuietly { $0.reversed() } }
+}
+
+/// The errors of the spool that requests and deliveries met; thread-safe.
+package final class SpoolErrors: Sendable {
+    private struct State {
+        var total = 0
+        /// When each recent error stops being recent, oldest first.
+        var ends: [Deadline] = []
+        var last = ""
+    }
+
+    /// The period in which errors count as recent, in minutes.
+    package static let minutes = 5
+    private static let most = 1000
+    private let state = Monitor(State())
+
+    func note(_ sentence: String) {
+        state.updateQuietly { state in
+            state.total += 1
+            if state.ends.count >= Self.most { state.ends.removeFirst() }
+            state.ends.append(.after(.seconds(60 * Self.minutes)))
+            state.last = sentence
+        }
+    }
+
+    /// The number of errors since the process started.
+    package var total: Int { state.updateQuietly { $0.total } }
+
+    /// The number of recent errors, at most 1000, and the sentence of the last one.
+    package var recent: (count: Int, last: String) {
+        state.updateQuietly { state in
+            state.ends.removeAll(where: \.hasPassed)
+            return (state.ends.count, state.last)
+        }
+    }
 }

@@ -13,6 +13,11 @@ extension SpoolError: CustomStringConvertible {
         case .disk(let error) where error.isReadOnly:
             "\(error); mount it read-write, or add it to ReadWritePaths= of the service: systemctl edit spoolgate "
                 + "spoolgate-purge"
+        case .disk(let error) where error.isDenial:
+            "\(error); run chown -R to give the whole spool to the daemon's user"
+        case .disk(let error) where error.errno == SystemError.replaced:
+            "\(error.subject) was replaced or hidden by a mount while the daemon was running; undo that, or restart the "
+                + "daemon to use the new directory"
         case .disk(let error): "\(error)"
         case .full(let directory, let needed, let free, let reserve):
             "not enough free space on \(directory): \(Self.need(needed))\(ByteSize.rounded(free)) free, "
@@ -37,7 +42,7 @@ extension SpoolError: CustomStringConvertible {
         case .busy(let id):
             "upload \(id) is in use by another request or process, which did not unlock it in time"
         case .corrupt(let id, let reason):
-            "the record of upload \(id) is unreadable (\(reason)); it was moved to corrupt/"
+            "upload \(id) is corrupt: \(reason); its record was moved to corrupt/"
         case .newer(let id, let reason): "upload \(id) was left unchanged: \(reason)"
         case .contradiction(let id, let reason):
             "upload \(id) was left unchanged: \(reason); this is a bug in spoolgate; please report it with "

@@ -117,6 +117,14 @@ package final class WaitingUploads: Sendable {
         table.updateQuietly { ($0.known.values.map(\.upload), $0.others) }
     }
 
-    /// The number of records in `corrupt` at the last queue run.
+    /// Counts an upload that was just moved to `corrupt`, and removes it from the table.
+    package func noteCorrupt(_ id: UploadID) {
+        change { table in
+            table.known[id] = nil
+            table.corrupt += 1
+        }
+    }
+
+    /// The number of uploads in `corrupt`: those found by the last queue run, and those noted since.
     package var corrupt: Int { table.updateQuietly { $0.corrupt } }
 }

@@ -46,7 +46,7 @@ extension Answering {
         if case .tooMany(_, .ofClient) = error {
             noteTurnedAway(error.refusal)
         } else {
-            log.spoolFailed(error, upload: upload)
+            journal.spoolFailed(error, upload: upload)
         }
     }
 

@@ -104,6 +104,13 @@ package final class Directory: Sendable {
         try descriptor.status(subject: path)
     }
 
+    /// Throws an error if this process may not list, change and search the directory.
+    package func checkAccess() throws(SystemError) {
+        let rights = R_OK | W_OK | X_OK
+        let result = faccessat(descriptor.number, ".", rights, AT_EACCESS)
+        try SystemError.check(result, "faccessat", on: path)
+    }
+
     private func notRegular(_ name: String) -> SystemError {
         SystemError(call: "openat", subject: path(of: name), errno: SystemError.notRegular)
     }

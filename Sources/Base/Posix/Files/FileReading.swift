@@ -22,6 +22,8 @@ package struct FileStatus: Sendable, Equatable {
     ///
     /// Two names with the same number refer to one file.
     package var file: UInt64
+    /// The number of the file system; inode numbers are unique only within one.
+    package var fileSystem: UInt64
     package var isRegular: Bool
     package var isDirectory: Bool
     package var owner: UInt32
@@ -34,6 +36,7 @@ package struct FileStatus: Sendable, Equatable {
         changed = WallTime(seconds: Int64(raw.st_ctim.tv_sec))
         names = Int(raw.st_nlink)
         file = UInt64(raw.st_ino)
+        fileSystem = UInt64(raw.st_dev)
         isRegular = raw.st_mode & S_IFMT == S_IFREG
         isDirectory = raw.st_mode & S_IFMT == S_IFDIR
         owner = raw.st_uid

@@ -35,7 +35,7 @@ extension Delivery {
                 try upload.read(into: buffer, at: position)
             },
             // If a heartbeat fails, the content may be truncated, and reading it ends early.
-            onProgress: { heartbeat?.beat(upload, failingInto: journal.log) }
+            onProgress: { heartbeat?.beat(upload, failingInto: journal) }
         )
         guard let values else {
             let subject = "the content of \(upload.creation.id)"

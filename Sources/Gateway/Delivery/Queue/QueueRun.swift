@@ -121,7 +121,7 @@ extension Deliveries {
             }
             isWhole = true
         } catch {
-            log.spoolFailed(error, upload: nil)
+            journal.spoolFailed(error, upload: nil)
         }
         due.addAll(to: queue)
         if countsHold { holdSizes.endCount(isWhole: isWhole) }
@@ -163,7 +163,7 @@ extension Deliveries {
             try delivery.deliverQueued(upload)
             return upload.state.phase == .deferred ? upload.nextAttempt : nil
         } catch {
-            log.spoolFailed(error, upload: id)
+            journal.spoolFailed(error, upload: id)
             // Attempts pause while the spool fails.
             return WallTime(seconds: clock.now.seconds + 30)
         }

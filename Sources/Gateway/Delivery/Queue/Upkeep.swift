@@ -118,6 +118,7 @@ extension Deliveries {
             if looked % Self.step == 0 { upkeep.pause(Self.shortPause) }
         }
         log.recovered(recovery)
+        journal.metrics.unrecovered.set(recovery.failed)
         journal.metrics.waiting.noteWalk(isUnderWay: false)
         // A run finds and reports the repaired uploads.
         runQueue()
@@ -129,6 +130,7 @@ extension Deliveries {
     /// Returns those that were skipped again.
     private func recoverAgain(_ skipped: [UploadID]) -> [UploadID] {
         let recovery = spool.recoverAgain(skipped, noteFinding)
+        journal.metrics.unrecovered.set(recovery.failed)
         // The run queues the recovered uploads.
         if recovery.skipped.count < skipped.count { runQueue() }
         return recovery.skipped
@@ -137,7 +139,7 @@ extension Deliveries {
     private func noteFinding(_ finding: Recovery.Finding) {
         switch finding {
         case .held(let id): noteHeld(id)
-        case .setAside(let id, let reason): log.setAside(id, reason: reason)
+        case .setAside(let id, let reason): journal.setAside(id, reason: reason)
         case .leftAlone(let id, let error): log.notRecovered(id, error)
         }
     }
@@ -162,7 +164,7 @@ extension Deliveries {
             try removeOld(in: [.corrupt], Retention(settings), now)
             spool.notePurge()
         } catch {
-            log.spoolFailed(error, upload: nil)
+            journal.spoolFailed(error, upload: nil)
         }
     }
 

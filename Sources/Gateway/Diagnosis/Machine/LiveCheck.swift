@@ -21,7 +21,7 @@ package struct LiveCheck {
 
     /// Runs the checks as this process's user.
     ///
-    /// The caller should obtain `nginx` and `files`, the configurations of these processes, before giving up root's
+    /// The caller should obtain `nginx` and `files`, the result of its `dumps()`, before giving up root's
     /// rights. `units` is nil if systemd does not know the units. `answer` is the result of asking the daemon for its
     /// status. `paths` contains how the last large content of each route reached the spool, as reported by the daemon,
     /// and is nil if the daemon did not respond.
@@ -29,11 +29,12 @@ package struct LiveCheck {
         _ settings: Settings,
         as user: SystemUser,
         nginx: NginxProcesses,
-        files: [NginxDump],
+        files: (files: [NginxDump], faults: [Finding]),
         units: UnitsSeen?,
         answer: DaemonSeen.Answer,
         paths: [String: ContentPath?]?
     ) {
+        let (files, faults) = files
         let loops = LoopSeen(settings.listen, files)
         if let units {
             findings += units.findings
@@ -44,7 +45,8 @@ package struct LiveCheck {
         let daemon = DaemonSeen(socket: settings.adminSocket, answer: answer, run: units?.run)
         findings.append(daemon.finding)
         look(atAdmin: settings.adminSocket, nginx, loops)
-        findings += Self.rivals(of: loops.places, files)
+        findings += faults
+        if faults.isEmpty || !files.isEmpty { findings += Self.rivals(of: loops.places, files) }
         look(atLogins: loops, settings, nginx)
         look(atSpool: settings, user)
         for (name, route) in settings.routes.sorted(by: { $0.key < $1.key }) {

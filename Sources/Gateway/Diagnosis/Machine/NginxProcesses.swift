@@ -87,7 +87,7 @@ package struct NginxProcesses: Sendable {
                 continue
             }
             masters.insert(name)
-            note(words.map(String.init), status)
+            if Self.isOfThisRoot(name) { note(words.map(String.init), status) }
             guard let maps = try? TextFile.read("/proc/\(name)/maps", limit: Self.limit) else {
                 continue
             }
@@ -120,12 +120,29 @@ package struct NginxProcesses: Sendable {
         if !commands.contains(command) { commands.append(command) }
     }
 
-    /// Runs `commands` and returns the configurations that could be read.
-    package func dumps() -> [NginxDump] {
-        commands.compactMap { command in
-            // `try?`: a process in a container, or with unreadable files, is skipped.
-            (try? SystemCommand.output(of: command).get()).map { NginxDump($0, by: command) }
+    /// Runs `commands` and returns the configurations that could be read, and a failure for each that nginx refuses.
+    package func dumps() -> (files: [NginxDump], faults: [Finding]) {
+        var (files, faults): ([NginxDump], [Finding]) = ([], [])
+        for command in commands {
+            switch SystemCommand.output(of: command) {
+            case .success(let text): files.append(NginxDump(text, by: command))
+            case .failure(let fault):
+                let finding = LocalCheck.unread(fault.reason)
+                // A user who may not read nginx's files learns nothing about them.
+                if finding.level == .failure { faults.append(finding) }
+            }
         }
+        return (files, faults)
+    }
+
+    /// Returns whether a process sees the same root directory as this process, so that its files are not those of a
+    /// container.
+    private static func isOfThisRoot(_ process: String) -> Bool {
+        // `try?`: a process whose root this user may not inspect counts as one of this root.
+        guard let own = try? Directory(path: "/").status(),
+            let other = try? Directory(path: "/proc/\(process)/root").status()
+        else { return true }
+        return (own.file, own.fileSystem) == (other.file, other.fileSystem)
     }
 
     /// Returns the values of -p and -c in a command line; nil for each that is missing.

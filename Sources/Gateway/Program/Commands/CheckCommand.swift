@@ -48,7 +48,7 @@ struct Check: SpoolgateCommand {
         // Read before the switch to a user who may lack access to nginx or systemd.
         let nginx = live ? NginxProcesses() : nil
         let units = live ? UnitsSeen() : nil
-        let files = nginx?.dumps() ?? []
+        let files = nginx?.dumps() ?? ([], [])
         // Another user may be unable to check whether the file exists.
         let file = options.file
         let isSystems = SettingsOptions.isSystems(file)

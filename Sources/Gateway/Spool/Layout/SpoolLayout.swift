@@ -114,6 +114,33 @@ final class SpoolLayout: Sendable {
         return "its format is '\(shown)', but this program supports '\(Self.format.dropLast())'"
     }
 
+    /// Throws an error if uploads cannot use a directory: it was removed, replaced or hidden by a mount since it was
+    /// opened, or this process has lost access to it.
+    func checkPlaces() throws(SystemError) {
+        try Self.check(root, isAt: try Directory(path: root.path).status())
+        for directory in [queue, corrupt, daemons, temporary] {
+            try Self.check(directory, isAt: try root.status(of: directory.name))
+        }
+        for (shard, directory) in zip(Self.shards, uploads) {
+            try Self.check(directory, isAt: try root.status(of: "uploads/\(shard)"))
+        }
+    }
+
+    private static func check(
+        _ directory: Directory,
+        isAt found: FileStatus?
+    ) throws(SystemError) {
+        let opened = try directory.status()
+        guard let found, (found.file, found.fileSystem) == (opened.file, opened.fileSystem) else {
+            throw SystemError(
+                call: "fstatat",
+                subject: directory.path,
+                errno: found == nil ? SystemError.gone : SystemError.replaced
+            )
+        }
+        try directory.checkAccess()
+    }
+
     // MARK: An upload's files
 
     func directory(of name: FileName) -> Directory { uploads[name.number] }

@@ -66,14 +66,4 @@ extension Spool {
     package func space() throws(SpoolError) -> FileSystemSpace {
         try onDisk { () throws(SystemError) in try layout.root.space() }
     }
-
-    /// Throws `.disk` if no file can be created in the spool; leaves no file there.
-    ///
-    /// A full disk is no error here, because uploads that need no space continue; neither is a lack of file descriptors
-    /// or memory.
-    package func checkWritable() throws(SpoolError) {
-        do throws(SystemError) { _ = try disk.createNameless(in: layout.temporary) } catch {
-            guard error.isFull || error.isExhausted else { throw .disk(error) }
-        }
-    }
 }
