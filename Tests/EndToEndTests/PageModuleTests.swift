@@ -409,11 +409,14 @@ struct PageModuleTests {
 
     @Test("a queue adds up its uploads, and can pause, resume and cancel them together")
     func queue() throws {
-        let upload = try Upload { request, count in
-            request.method == "PATCH" && count < 2 ? nil : Self.usual(request)
+        // A pause may come before an append has left, so the page says which appends are held.
+        let upload = try Upload { request, _ in
+            request.values("X-Held") == ["true"] && request.method == "PATCH"
+                ? nil : Self.usual(request)
         }
         let seen = try upload.evaluate(
             """
+            let isHeld = true
             const queue = new UploadQueue(2)
             const states = [], told = []
             queue.onstate = ({ detail }) => states.push(detail.state)
@@ -422,13 +425,14 @@ struct PageModuleTests {
                 while (!condition()) await new Promise((resolve) => setTimeout(resolve, 10))
             }
             const uploads = ['a', 'b', 'c', 'd'].map((name) => new ResumableUpload(make(name),
-                { endpoint: '/files/', storage: null }))
+                { endpoint: '/files/', storage: null, headers: () => ({ 'X-Held': String(isHeld) }) }))
             for (const upload of uploads) queue.add(upload)
             const first = queue.totals
             await until(() => uploads[0].url && uploads[1].url)
             queue.pauseAll()
             const paused = queue.totals
             await uploads[3].cancel()
+            isHeld = false
             queue.resumeAll()
             await until(() => queue.totals.done === 3)
             await until(() => told.at(-1)?.done === 3)
@@ -570,6 +574,100 @@ struct PageModuleTests {
         }
         #expect(try upload.send().end == "done")
         #expect(upload.methods == ["POST", "PATCH", "HEAD", "POST", "PATCH"])
+    }
+
+    /// Begins an upload of `first`, and after a reload starts one of `second`.
+    private static func afterReload(
+        _ first: String,
+        _ second: String,
+        before change: String = ""
+    ) throws -> (upload: Upload, pending: [String]) {
+        let upload = try Upload { request, _ in
+            request.method == "PATCH" && request.values("X-Held") == ["true"]
+                ? nil : usual(request)
+        }
+        let start = "{ endpoint: '/files/', ...options, headers: { 'X-Held': String(isHeld) } }"
+        let make = """
+            const text = (bytes, name = 'x.txt', lastModified = 1) =>
+                new File([bytes], name, { type: 'text/plain', lastModified })
+            const x = 'x'.repeat(1000), y = 'y'.repeat(1000)
+            """
+        _ = try upload.evaluate(
+            """
+            \(make)
+            const isHeld = true
+            const [content, options] = \(first)
+            const upload = new ResumableUpload(content, \(start))
+            upload.start().catch(() => {})
+            while (!upload.url) await new Promise((resolve) => setTimeout(resolve, 10))
+            return 0
+            """
+        )
+        try upload.browser.reload()
+        let pending = try upload.evaluate(
+            """
+            \(make)
+            \(change)
+            const isHeld = false
+            const [content, options] = \(second)
+            await new ResumableUpload(content, \(start)).start()
+            return ResumableUpload.pending().map(({ name, path }) => `${path}:${name}`)
+            """
+        )
+        return (upload, pending as? [String] ?? [])
+    }
+
+    @Test(
+        "after a reload, only the same file is continued; another one begins anew",
+        arguments: [
+            ("[text(x), {}]", "[text(x), {}]", true, []),
+            ("[text(x), {}]", "[text(y), {}]", false, [":x.txt"]),
+            ("[text(x), {}]", "[text(x, 'x.txt', 2), {}]", false, [":x.txt"]),
+            ("[text(x), { path: 'a/x.txt' }]", "[text(x), { path: 'a/x.txt' }]", true, []),
+            (
+                "[text(x), { path: 'a/x.txt' }]", "[text(x), { path: 'b/x.txt' }]", false,
+                ["a/x.txt:x.txt"]
+            ),
+            ("[text(x), { fingerprint: 'f' }]", "[text(x), { fingerprint: 'f' }]", true, []),
+            ("[text(x), { fingerprint: 'f' }]", "[text(y), { fingerprint: 'f' }]", false, []),
+            (
+                "[new Blob([x]), { fingerprint: 'f' }]", "[new Blob([y]), { fingerprint: 'f' }]",
+                false, []
+            ),
+        ]
+    )
+    func reloaded(first: String, second: String, continues: Bool, left: [String]) throws {
+        let (upload, pending) = try Self.afterReload(first, second)
+        let creations = upload.methods.filter { $0 == "POST" }.count
+        #expect(creations == (continues ? 1 : 2))
+        let last = upload.requests.last { $0.method == "PATCH" }
+        #expect(last?.contentLength == (continues ? 600 : 1000))
+        #expect(pending == left)
+        // The part of a file that was replaced under its own fingerprint cannot be continued.
+        let isReplaced = !continues && left.isEmpty
+        try eventually("the replaced part is removed, and no other") {
+            upload.methods.contains("DELETE") == isReplaced
+        }
+    }
+
+    @Test("an upload that version 0.1.0 stored is not continued but removed")
+    func storedBefore() throws {
+        let forgetSample = """
+            const [key] = Object.keys(localStorage)
+            const { sample, path, ...entry } = JSON.parse(localStorage[key])
+            localStorage.clear()
+            const old = ['x.txt', 'text/plain', 1000, 1, location.origin + '/files/'].join('|')
+            localStorage.setItem('resumable-upload:' + old, JSON.stringify(entry))
+            """
+        let (upload, pending) = try Self.afterReload(
+            "[text(x), {}]",
+            "[text(y), {}]",
+            before: forgetSample
+        )
+        #expect(upload.methods.filter { $0 == "POST" }.count == 2)
+        #expect(upload.requests.last { $0.method == "PATCH" }?.contentLength == 1000)
+        #expect(pending == [])
+        try eventually("its part is removed") { upload.methods.contains("DELETE") }
     }
 
     @Test("a file whose length differs from the server's is not mixed with it")

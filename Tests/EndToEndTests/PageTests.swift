@@ -40,6 +40,95 @@ struct PageTests {
         #expect(try page.browser.run("return localStorage.length") as? Int == 0)
     }
 
+    /// The text and state of each row.
+    private static func rows(_ page: PageUnderTest) throws -> [String] {
+        let script =
+            "return [...document.querySelectorAll('#list > li')].map((e) => `${e.dataset.state} ${e.textContent}`)"
+        return try page.browser.run(script) as? [String] ?? []
+    }
+
+    @Test("equal files in two folders of one drop both arrive")
+    func equalNames() throws {
+        let origin = try LoopbackOrigin(status: "201 Created")
+        let page = try PageUnderTest(upstream: origin.base)
+        let root = page.sandbox.directory.appending(path: "root")
+        let files = ["a/__init__.py", "b/__init__.py"].map { root.appending(path: $0) }
+        for file in files {
+            try FileManager.default.createDirectory(
+                at: file.deletingLastPathComponent(),
+                withIntermediateDirectories: true
+            )
+            try Data("same".utf8).write(to: file)
+            try FileManager.default.setAttributes(
+                [.modificationDate: Date(timeIntervalSince1970: 1_000_000)],
+                ofItemAtPath: file.path()
+            )
+        }
+        try page.browser.drop([root], on: "#drop")
+        try eventually("both are finished") {
+            try page.browser.text("return document.querySelector('#total').textContent")
+                .contains("2 of 2 finished")
+        }
+        #expect(origin.requests.count == 2)
+        let rows = try Self.rows(page)
+        #expect(rows.count == 2)
+        #expect(
+            rows.contains { $0.contains("root/a/") } && rows.contains { $0.contains("root/b/") }
+        )
+    }
+
+    @Test("the same file chosen twice is a row of its own, and is sent again only on request")
+    func double() throws {
+        let origin = try LoopbackOrigin(status: "201 Created")
+        let page = try PageUnderTest(upstream: origin.base)
+        let file = try page.sandbox.randomFile(70_000, "twice.bin")
+        try page.choose(file.url)
+        try page.awaitState("twice.bin", "done")
+        try page.choose(file.url)
+        try eventually("the second row says that it is a double") {
+            try Self.rows(page).last?.contains("double") == true
+        }
+        let rows = try Self.rows(page)
+        #expect(rows.count == 2)
+        #expect(rows.last?.contains("already in the list") == true)
+        #expect(
+            try page.browser.text("return document.querySelector('#total').textContent")
+                .contains("1\u{A0}not sent")
+        )
+        #expect(origin.requests.count == 1)
+        try page.press("Upload again", "twice.bin")
+        try eventually("both are sent") { origin.requests.count == 2 }
+        #expect(origin.requests.map { Data($0.content) } == [file.bytes, file.bytes])
+    }
+
+    @Test(
+        "after a reload, another file of the same name, size and time begins anew",
+        arguments: engines
+    )
+    func otherContent(engine: Engine) throws {
+        let origin = try LoopbackOrigin(status: "201 Created")
+        let page = try PageUnderTest(engine, upstream: origin.base)
+        let file = try page.begin("photo.raw", Self.whole, holdingAt: Self.half)
+        let attributes = try FileManager.default.attributesOfItem(atPath: file.url.path())
+        let date = try #require(attributes[.modificationDate] as? Date)
+        try page.browser.reload()
+        try eventually("the page asks for the file") { try page.unfinished() == ["photo.raw"] }
+        page.network.cut()
+        page.network.hold(at: nil)
+        page.network.restore()
+        let other = try page.sandbox.randomFile(Self.whole, "photo.raw")
+        try FileManager.default.setAttributes(
+            [.modificationDate: date],
+            ofItemAtPath: other.url.path()
+        )
+        try page.choose(other.url)
+        try page.awaitState("photo.raw", "done")
+        #expect(try page.creations() == 2)
+        #expect(origin.requests.map { Data($0.content) } == [other.bytes])
+        // The first file's part can still be continued.
+        #expect(try page.unfinished() == ["photo.raw"])
+    }
+
     @Test("over HTTP/2 as well")
     func overHTTP2() throws {
         let origin = try LoopbackOrigin(
