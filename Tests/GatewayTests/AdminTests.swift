@@ -228,10 +228,15 @@ struct AdminTests {
         "the free space is read when it is asked for, and no request waits long for a stalled disk"
     )
     func freshSpace() throws {
+        let whole = try test.spool.space()
         let free = Monitor<Int64?>(1)
         let sampler = Sampler(test.spool) {
             let read = free.wait(until: .after(.seconds(60))) { $0 }
-            return read.map { FileSystemSpace(freeBytes: $0, freeFiles: nil) }
+            return read.map { bytes in
+                var space = whole
+                space.freeBytes = bytes
+                return space
+            }
         }
         try sampler.start { false }
         for bytes in [2, 3] as [Int64] {

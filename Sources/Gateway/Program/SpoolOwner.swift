@@ -15,14 +15,15 @@ enum SpoolOwner {
     ///   replace it.
     static func become(ofSpool directory: String) throws(CommandFailure) {
         guard SystemUser.current.isRoot else { return }
+        var way: [PathFacts] = []
         let facts: PathFacts
         do throws(PathObstacle) {
-            facts = try PathAccess.require([], to: directory)
+            facts = try PathAccess.require([], to: directory) { way.append($0) }
         } catch {
             // Opening the spool reports the error.
             return
         }
-        guard facts.owner != 0 else { return try requireSafety(of: facts) }
+        guard facts.owner != 0 else { return try requireSafety(of: facts, way) }
         let owner = SystemUser(number: facts.owner, group: facts.group)
         do throws(SystemError) {
             try owner.become()
@@ -37,20 +38,22 @@ enum SpoolOwner {
     }
 
     /// Throws if a user other than root can put another directory in place of root's spool.
-    private static func requireSafety(of facts: PathFacts) throws(CommandFailure) {
-        var path = facts.path
-        while path != "/" {
-            path = PathAccess.parent(of: path)
-            guard let above = try? PathAccess.require([], to: path) else { continue }
-            let isSticky = above.permissions & 0o1000 != 0
-            let isOpen = above.owner != 0 || above.permissions & 0o022 != 0 && !isSticky
-            guard isOpen else { continue }
+    ///
+    /// `way` has the directories and links that lead to the spool, and the spool.
+    private static func requireSafety(
+        of facts: PathFacts,
+        _ way: [PathFacts]
+    ) throws(CommandFailure) {
+        for step in way {
+            let isSticky = step.permissions & 0o1000 != 0
+            let isOpen = step.isDirectory && step.permissions & 0o022 != 0 && !isSticky
+            guard step.owner != 0 || isOpen else { continue }
             throw CommandFailure(
                 code: .noPermission,
                 sentence:
-                    "\(facts.path) belongs to root, but \(above.path) (\(above.description)) lets other users "
-                    + "replace it; chown the spool to the daemon's user, or run chown root: and chmod go-w on "
-                    + "\(above.path)"
+                    "\(facts.path) belongs to root, but \(step.path) (\(step.description)) lets other users "
+                    + "replace it; chown the spool to the daemon's user, or run chown -h root: and chmod go-w on "
+                    + "\(step.path)"
             )
         }
     }

@@ -55,17 +55,20 @@ package enum PathAccess {
 
     /// Checks that this process has `rights` to an absolute path.
     ///
+    /// `visit` receives the properties of each directory and symbolic link on the way, and of the result.
+    ///
     /// - Returns: the properties of the file or directory.
     /// - Throws: the first `PathObstacle` found on the way from the root.
     package static func require(
         _ rights: AccessRights,
-        to path: String
+        to path: String,
+        visit: (PathFacts) -> Void = { _ in }
     ) throws(PathObstacle) -> PathFacts {
         var rest = names(of: path)
         var reached = "/"
         var links = 0
         while let name = rest.popLast() {
-            try require(.search, at: reached, isLast: false)
+            visit(try require(.search, at: reached, isLast: false))
             if name == "." { continue }
             if name == ".." {
                 reached = parent(of: reached)
@@ -76,6 +79,7 @@ package enum PathAccess {
                 reached = next
                 continue
             }
+            visit(try facts(of: next))
             links += 1
             guard links <= mostLinks else {
                 throw .failed(SystemError(call: "open", subject: path, errno: ELOOP))
@@ -83,7 +87,9 @@ package enum PathAccess {
             if target.hasPrefix("/") { reached = "/" }
             rest += names(of: target)
         }
-        return try require(rights, at: reached, isLast: true)
+        let result = try require(rights, at: reached, isLast: true)
+        visit(result)
+        return result
     }
 
     /// Returns the path of the directory that contains `path`.
@@ -114,21 +120,24 @@ package enum PathAccess {
         return String(decoding: target.prefix(count).map(UInt8.init(bitPattern:)), as: UTF8.self)
     }
 
-    @discardableResult
-    private static func require(
-        _ rights: AccessRights,
-        at path: String,
-        isLast: Bool
-    ) throws(PathObstacle) -> PathFacts {
+    private static func facts(of path: String) throws(PathObstacle) -> PathFacts {
         var raw = stat()
         guard lstat(path, &raw) == 0 else { throw .failed(SystemError("lstat", on: path)) }
-        let facts = PathFacts(
+        return PathFacts(
             path: path,
             owner: raw.st_uid,
             group: raw.st_gid,
             permissions: raw.st_mode & 0o7777,
             isDirectory: raw.st_mode & S_IFMT == S_IFDIR
         )
+    }
+
+    private static func require(
+        _ rights: AccessRights,
+        at path: String,
+        isLast: Bool
+    ) throws(PathObstacle) -> PathFacts {
+        let facts = try facts(of: path)
         guard isLast || facts.isDirectory else { throw .notDirectory(facts) }
         guard faccessat(AT_FDCWD, path, rights.rawValue, AT_EACCESS) != 0 else { return facts }
         switch errno {

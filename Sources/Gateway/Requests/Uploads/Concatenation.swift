@@ -45,11 +45,12 @@ extension Request {
     /// - Throws: 400 if a URL is not an upload's or occurs twice, 409 if an upload is on another node.
     private func parts(_ urls: [String]) throws(Refusal) -> [UploadID] {
         var ids: [UploadID] = []
+        var known: Set<UploadID> = []
         for url in urls {
             let isPath = url.beginsWithBytes(of: "/") && !url.beginsWithBytes(of: "//")
             let path = isPath ? url : pathHere(url)
             switch path.map({ route.resources.match($0) }) {
-            case .resource(let id)? where !ids.contains(id): ids.append(id)
+            case .resource(let id)? where known.insert(id).inserted: ids.append(id)
             case .elsewhere(.resource)?: throw .partElsewhere
             default: throw .noPart(url)
             }

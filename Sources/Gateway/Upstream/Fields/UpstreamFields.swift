@@ -200,7 +200,8 @@ package enum UpstreamFields {
                 !name.folded.utf8.starts(with: "spoolgate-".utf8),
                 taken.insert(name.folded).inserted
             else { continue }
-            fields[name] = PercentText.encode(pair.value)
+            // A subscript would search all fields for each pair.
+            fields.append(HTTPField(name: name, value: PercentText.encode(pair.value)))
         }
     }
 
