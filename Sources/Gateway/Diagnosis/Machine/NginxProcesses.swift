@@ -7,6 +7,8 @@ import SpoolgateTextFormats
 /// The user and groups with which the kernel checks a process's permissions.
 struct Credentials: Sendable, Equatable, Hashable {
     var user: UInt32
+    /// Whether the real and the saved user differ from `user`, as in a program that another user started set-uid.
+    var isMixed = false
     var groups: Set<UInt32>
     /// The ID of the primary group, or nil if unknown.
     var group: UInt32?
@@ -29,6 +31,7 @@ extension Credentials {
         else { return nil }
         self.init(
             user: users[3],
+            isMixed: Set(users).count > 1,
             groups: Set([groups[3]] + (values["Groups"] ?? [])),
             group: groups[3]
         )
@@ -87,7 +90,7 @@ package struct NginxProcesses: Sendable {
                 continue
             }
             masters.insert(name)
-            if Self.isOfThisRoot(name) { note(words.map(String.init), status) }
+            if Self.isOfThisRoot(name) { note(words.map(String.init), status, of: name) }
             guard let maps = try? TextFile.read("/proc/\(name)/maps", limit: Self.limit) else {
                 continue
             }
@@ -108,10 +111,12 @@ package struct NginxProcesses: Sendable {
 
     /// Adds the command that prints a master process's configuration to `commands`.
     ///
-    /// Ignores users other than root and this process's user, because other users could name any program to run.
-    private mutating func note(_ words: [String], _ status: String) {
-        guard let program = words.first, let owner = Credentials(status: status)?.user,
-            owner == 0 || owner == SystemUser.current.number
+    /// Ignores users other than root and this process's user, because other users could name any program to run: the
+    /// title of a process is what its user chose, even if the program is set-uid. Therefore the kernel names the program.
+    private mutating func note(_ words: [String], _ status: String, of process: String) {
+        guard let owner = Credentials(status: status), !owner.isMixed,
+            owner.user == 0 || owner.user == SystemUser.current.number,
+            let program = Self.program(of: process)
         else { return }
         let options = zip(["-p", "-c"], Self.files(of: words[...])).flatMap { option, value in
             value.map { [option, $0] } ?? []
@@ -133,6 +138,17 @@ package struct NginxProcesses: Sendable {
             }
         }
         return (files, faults)
+    }
+
+    /// Returns the path of an nginx, also of one whose file was replaced by an upgrade; nil for every other program.
+    private static func program(of process: String) -> String? {
+        var target = [CChar](repeating: 0, count: Int(PATH_MAX))
+        let count = readlink("/proc/\(process)/exe", &target, target.count)
+        guard count > 0 else { return nil }
+        let path = String(decoding: target.prefix(count).map(UInt8.init(bitPattern:)), as: UTF8.self)
+        let deleted = " (deleted)"
+        let program = path.hasSuffix(deleted) ? String(path.dropLast(deleted.count)) : path
+        return program.split(separator: "/").last?.hasPrefix("nginx") == true ? program : nil
     }
 
     /// Returns whether a process sees the same root directory as this process, so that its files are not those of a

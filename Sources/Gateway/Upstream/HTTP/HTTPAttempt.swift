@@ -288,6 +288,8 @@ final class HTTPAttempt: CurlTransfer {
             if isFirst, reading.hasFinalHead {
                 // The upstream may take the rest of the content for the next request.
                 isAnsweredEarly = !isWritten(connection.uploaded) || connection.context.unsent > 0
+                // The socket's buffers may hold content that a server refused without reading it.
+                if reading.isRefusal, wholeLength != nil || source != nil { isAnsweredEarly = true }
             }
             // Lines of a head that does not end are not progress.
             if reading.headCount > heads { progressed() }

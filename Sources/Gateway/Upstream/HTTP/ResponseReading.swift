@@ -17,6 +17,8 @@ struct ResponseReading {
     /// The number of complete heads received, including those of interim responses.
     private(set) var headCount = 0
     private(set) var hasFinalHead = false
+    /// Whether the final head's status is 400 or above.
+    private(set) var isRefusal = false
     /// Whether the final head offers or confirms credentials that authenticate the connection.
     private(set) var authenticatesConnection = false
     /// The target of an intercepted redirect; nil for any other response.
@@ -64,6 +66,7 @@ struct ResponseReading {
             return pass { try sink.receive(interim: head) }
         default:
             hasFinalHead = true
+            isRefusal = head.status.code >= 400
             authenticatesConnection = head.fields.authenticateConnection
             remaining = contentToCome(head, contentLength)
             if head.status.code == 407 { return .notForwarded(reason: reasons.unforwarded) }
