@@ -50,10 +50,9 @@ extension Delivery {
     /// `own` are the fields of the request that causes the attempt; nil for the queue. If its credentials do not
     /// replace the creation's, those in `stored` do, the stored fields of an earlier request.
     func completing(_ own: HTTPFields?, _ stored: HTTPFields?, of upload: Upload) -> HTTPFields? {
-        guard let stored else { return own }
+        guard let stored, var fields = own else { return own ?? stored }
         let policy = route.settings.fields
         let credentials = stored.filter { policy.credentialFields.contains($0.name) }
-        guard var fields = own else { return credentials }
         let head = upload.creation.head
         if UpstreamFields.replacesCredentials(of: head, in: fields, policy: policy) {
             return fields
