@@ -97,7 +97,9 @@ struct CredentialTests {
     @Test("guessing is slowed down and ends when the upload expires, without filling the hold")
     func guessing() throws {
         let test = try GatewayUnderTest(origin.target) { settings, route in
-            route.queue.lifetime = .seconds(60)
+            route.queue.lifetime = .seconds(600)
+            // No pause of the queue puts an upload into `hold` that waits for its client.
+            route.queue.minimumBackoff = .seconds(3_600)
             settings.queueRunInterval = .milliseconds(20)
         }
         let location = test.createPartial(fields: Self.old)

@@ -1,5 +1,4 @@
-// Who has set a field: every setting and answer that adds one, with every way in which a client could remove or replace
-// it.
+// Who has set a field: every setting and answer that adds one, and every attempt of a client to remove or replace it.
 
 import HTTPTypes
 @testable import SpoolgateDelivery

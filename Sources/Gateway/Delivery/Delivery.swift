@@ -249,7 +249,8 @@ package struct Delivery {
             random: RandomBits.next()
         )
         let next = WallTime(seconds: deliveries.clock.now.seconds + pause.components.seconds)
-        if isOver(upload, in: pause) {
+        // Without credentials, no attempt follows after the pause.
+        if isOver(upload, in: lacksCredentials ? .zero : pause) {
             try failOver(upload, reason: reason)
             return .deliveryFailed
         }
