@@ -330,6 +330,57 @@ struct OutcomeCellTests {
     }
 
     @Test(
+        "a client without an upload resource hears 401 for a login, and nothing claims a delivery",
+        arguments: [(HTTPRequest.Method.post, "/login"), (.put, "/login"), (.put, "https://login.example/")]
+    )
+    func loginOfMessage(method: HTTPRequest.Method, place: String) throws {
+        let scene = try Scene { _, route in
+            route.upstream.redirects.login = ["/login"].compactMap { RedirectPlace($0) }
+        }
+        scene.turn(.upstream, to: Reply(302, place))
+        let record = scene.test.serve(
+            .creation(
+                [.bytes(tooLargeToBePlain)],
+                method: method,
+                context: ExchangeContext(interimStatuses: [])
+            )
+        )
+        #expect(record.status == 401)
+        #expect(record.text.contains("credentials-refused"))
+        #expect(try scene.test.summaries().allSatisfy { $0.stateWord == "refused" })
+    }
+
+    @Test(
+        "a POST redirected elsewhere is kept although hold is full",
+        arguments: Speaker.allCases
+    )
+    func elsewhereAndFull(speaker: Speaker) throws {
+        let scene = try Scene { _, route in route.queue.maximumHoldSize = 1 }
+        for status in [500, 303] {
+            let location = try scene.create(speaker)
+            scene.turn(.upstream, to: Reply(status == 500 ? 502 : 303, Self.login))
+            _ = scene.complete(speaker, location)
+            #expect(try scene.content(location) == "hello!")
+        }
+    }
+
+    @Test("a success elsewhere is success for PUT as well", arguments: [301, 302, 303])
+    func listedForPut(status: Int) throws {
+        let scene = try Scene { _, route in
+            route.upstream.redirects.success = ["/done", "www.example"].compactMap {
+                RedirectPlace($0)
+            }
+        }
+        for place in ["/done/7", "https://www.example/7"] {
+            let location = try scene.create(.draft10, method: .put)
+            scene.turn(.upstream, to: Reply(status, place))
+            #expect(scene.complete(.draft10, location).status == status)
+            #expect(try scene.test.queue(of: location) == .delivered)
+        }
+        #expect(!scene.test.log.messages.contains("redirect not listed"))
+    }
+
+    @Test(
         "the application's own redirect is success",
         arguments: [
             "/files/7", "7", "?done", "http://127.0.0.1/files/7", "https://127.0.0.1:8443/x",

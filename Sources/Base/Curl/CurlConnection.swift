@@ -16,6 +16,8 @@ package final class CurlConnection: @unchecked Sendable {
     package var lines = FieldLines()
     /// Whether the options that apply to all transfers have been set.
     package var isPrepared = false
+    /// Whether the next request must not use the open connection; the handle keeps its TLS session.
+    package var isSpent = false
     /// The time until which the handle may stay idle in a pool.
     package var idleUntil = Deadline.after(.zero)
 

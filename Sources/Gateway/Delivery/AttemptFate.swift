@@ -70,6 +70,7 @@ enum AttemptResult: String, CaseIterable {
         case (425, _): self = .notProcessed
         case (429, _): self = .busy
         case (408, _), (423, _), (502...504, _), (507, _), (511, _): self = .notNow
+        case (301...303, .answer) where redirect?.isListed == true: self = .accepted
         case (307, _), (308, _): self = .redirect
         case (_, .answer) where !Redirection.repeatsRequest(status: status.code, method: method):
             self = .accepted

@@ -37,6 +37,8 @@ final class DeliveryAttempt {
     private var request: UpstreamRequest?
     /// Whether the upstream responded with 421, and the request is sent again over a new connection.
     private var isMisdirected = false
+    /// Whether the gateway's own refusal replaces the upstream's response.
+    private var isReplaced = false
     private var isStored = false
     private var spoolError: SpoolError?
     /// Whether the head of the final response was sent to the client.
@@ -221,6 +223,7 @@ final class DeliveryAttempt {
             if isMisdirected, !request.needsNewConnection {
                 request.needsNewConnection = true
             } else if case .redirected(let target) = outcome {
+                noteFollowed(target, from: request.target)
                 request.target = target
                 redirects += 1
             } else {
@@ -228,6 +231,19 @@ final class DeliveryAttempt {
             }
             try upload.beginNextAttempt()
         }
+    }
+
+    /// Logs a followed redirect that no list names, because it may lead to a login.
+    private func noteFollowed(_ target: String, from origin: String) {
+        let head = ResponseHead(status: .temporaryRedirect, fields: [.location: target])
+        let rules = route.settings.upstream.redirects
+        guard let redirection = Redirection(head, from: origin, hosts: [], rules) else { return }
+        note(redirection, status: head.status.code)
+    }
+
+    private func note(_ redirection: Redirection, status: Int) {
+        guard !redirection.isListed else { return }
+        route.counts.noteRedirect(redirection, status: status, route: route.name, log)
     }
 
     private func attempt(_ request: UpstreamRequest) -> AttemptOutcome {
@@ -272,6 +288,15 @@ extension DeliveryAttempt: ResponseSink {
         challenges = head.fields[values: .wwwAuthenticate]
         result = result(of: head)
         fate = fateOfUpload
+        // The redirect to a login must look like a 401 to the client, and in the record.
+        if fate == .refused, head.status.code < 400, result == .unauthorized || result == .elsewhere
+        {
+            let refusal = Refusal.credentialsRefused([], isKept: false).response
+            self.head = refusal.head
+            self.contentLength = Int64(refusal.content.count)
+            content = refusal.content
+            isReplaced = true
+        }
     }
 
     private func result(of head: ResponseHead) -> AttemptResult {
@@ -289,9 +314,7 @@ extension DeliveryAttempt: ResponseSink {
             method: route.method(for: upload.creation.head),
             notProcessed: route.settings.notProcessed
         )
-        if let redirection, !redirection.isListed, result != .redirect {
-            route.counts.noteRedirect(redirection, status: head.status.code, route: route.name, log)
-        }
+        if let redirection { note(redirection, status: head.status.code) }
         // The upstream asks for a longer pause than any retry makes.
         let longest = route.settings.queue.maximumBackoff.components.seconds
         return result == .busy && Int64(retryAfter ?? 0) > longest ? .refused : result
@@ -307,15 +330,16 @@ extension DeliveryAttempt: ResponseSink {
     private var fateOfUpload: AttemptFate {
         let client = listener.knowledge(isAccepted: route.hasAccepted(upload))
         let fate = AttemptFate(after: result, isRepeatable: isRepeatable, client)
-        guard fate == .heldWithResponse, client.waits, deliveries.isHoldFull(route) else {
-            return fate
-        }
+        // A redirect elsewhere is not proof that the application received the upload, so it is kept in any case.
+        guard fate == .heldWithResponse, result == .notNow, client.waits,
+            deliveries.isHoldFull(route)
+        else { return fate }
         deliveries.noteHoldFull(route)
         return .refused
     }
 
     func receive(content part: RawSpan) throws {
-        guard fate.tellsResponse, !isMisdirected else { return }
+        guard fate.tellsResponse, !isMisdirected, !isReplaced else { return }
         if !isStreaming {
             if Int64(content.count + part.byteCount) <= route.settings.maxResponseSize {
                 part.withUnsafeBytes { content.append(contentsOf: $0) }

@@ -58,7 +58,7 @@ extension Log {
     package func redirectUnlisted(route: String, status: Int, place: String, isAnswer: Bool) {
         let meaning =
             isAnswer
-            ? "it was taken for the application's answer; if it leads to a login, name it in redirects.login, otherwise in "
+            ? "it was followed, or taken for the application's answer; if it leads to a login, name it in redirects.login, otherwise in "
                 + "redirects.success"
             : "it leads to another host and was not taken for success; if it follows an accepted upload, name it in "
                 + "redirects.success, and a login in redirects.login"

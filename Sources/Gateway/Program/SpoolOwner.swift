@@ -7,7 +7,7 @@ import SpoolgatePosix
 
 /// The user to whom a spool directory belongs.
 enum SpoolOwner {
-    /// Makes this process run as the owner of a spool for good, if root runs it; does nothing if the spool is missing.
+    /// Makes this process permanently run as the owner of a spool, if root runs it; does nothing if the spool is missing.
     ///
     /// Call it before anything in the spool, or in another directory of the daemon, is opened.
     ///

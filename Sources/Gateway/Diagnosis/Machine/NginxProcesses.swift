@@ -145,7 +145,10 @@ package struct NginxProcesses: Sendable {
         var target = [CChar](repeating: 0, count: Int(PATH_MAX))
         let count = readlink("/proc/\(process)/exe", &target, target.count)
         guard count > 0 else { return nil }
-        let path = String(decoding: target.prefix(count).map(UInt8.init(bitPattern:)), as: UTF8.self)
+        let path = String(
+            decoding: target.prefix(count).map(UInt8.init(bitPattern:)),
+            as: UTF8.self
+        )
         let deleted = " (deleted)"
         let program = path.hasSuffix(deleted) ? String(path.dropLast(deleted.count)) : path
         return program.split(separator: "/").last?.hasPrefix("nginx") == true ? program : nil

@@ -37,7 +37,7 @@ final class HTTPAttempt: CurlTransfer {
     /// The number of content bytes given to libcurl at once; nil if it requests pieces, or there is no content.
     private var wholeLength: Int64?
     /// Whether the connection may be kept: after a complete exchange that did not authenticate a client for the whole
-    /// connection, and in which the response followed the whole request.
+    /// connection.
     private(set) var mayKeepConnection = false
     /// Whether the upstream responded before it received the whole request.
     private var isAnsweredEarly = false
@@ -111,8 +111,8 @@ final class HTTPAttempt: CurlTransfer {
         // credentials of one client must never apply to the request of another.
         let isWhole = outcome == .answered || reading.redirect != nil && reading.isWhole
         mayKeepConnection =
-            isWhole && !isAnsweredEarly && !authenticatesConnection
-            && !reading.authenticatesConnection
+            isWhole && !authenticatesConnection && !reading.authenticatesConnection
+        connection.isSpent = isAnsweredEarly
         // libcurl counts repetitions over all transfers of a handle, and gives up at the sixth (`Curl_retry_request`).
         if starts > 1 { connection.reset() }
         return outcome
@@ -135,7 +135,7 @@ final class HTTPAttempt: CurlTransfer {
             isSecure: location.isSecure,
             // Bytes received before a request are not its response (RFC 9112 §9.2), so a new connection is used.
             isNew: !mayRepeat && reasons.settings.reuse == .safe || request.needsNewConnection
-                || connection.context.isReadable
+                || connection.isSpent || connection.context.isReadable
         )
         authenticatesConnection = try connection.lines.replace(
             by: request,

@@ -88,7 +88,9 @@ struct ResponseReading {
                 from: request.target,
                 hosts: [],
                 reasons.settings.redirects
-            ), redirection.kind != .login
+            ), redirection.kind != .login,
+            // The operator says that the application has accepted the upload.
+            !(redirection.isListed && head.status.code < 304)
         else { return nil }
         return Redirection.target(
             of: reference,
