@@ -117,6 +117,9 @@ import Testing
         }
         #expect(wait(for: 3) == [false, false, false])
         admission.leave(first)
+        // The thread is for those who wait, also before one of them wakes up.
+        let dave = ClientName(owner: "dave", address: nil)
+        #expect(ticket(admission.admit(dave, isShort: false)) == nil)
         #expect(wait(for: 4)?.last == true)
         // A waiting request still counts towards its client's limit.
         admission.leave(second)

@@ -57,8 +57,15 @@ package final class Admission: Sendable {
         var waiting = 0
         var atDoor = 0
 
-        mutating func admit(_ client: ClientName, isShort: Bool, isLast: Bool) -> Answer {
-            let (bounds, hasRoom) = (bounds, !isLast && active - inReserve < bounds.total)
+        /// `isAtDoor` is true for a request that waits for a thread; such requests precede new ones.
+        mutating func admit(
+            _ client: ClientName,
+            isShort: Bool,
+            isLast: Bool,
+            isAtDoor: Bool = false
+        ) -> Answer {
+            let taken = active - inReserve + (isAtDoor ? 0 : atDoor)
+            let (bounds, hasRoom) = (bounds, !isLast && taken < bounds.total)
             let hasReserve = isShort && inReserve < bounds.reserve
             let answer = change(client) { count -> Answer in
                 if hasRoom, count.active < bounds.ofClient {
@@ -130,7 +137,7 @@ package final class Admission: Sendable {
         guard waits else { return answer }
         defer { state.updateQuietly { $0.atDoor -= 1 } }
         let later = state.wait(until: .after(patience), isQuiet: true) { state -> Answer? in
-            let answer = state.admit(client, isShort: isShort, isLast: isLast)
+            let answer = state.admit(client, isShort: isShort, isLast: isLast, isAtDoor: true)
             if case .noThread = answer { return nil }
             return answer
         }
