@@ -41,12 +41,14 @@ from attack import ROOT, Stage
 PERIOD = 5
 RETURN = 1
 SETTLE = 10
+# Clients that begin in a second.
+OPENINGS = 200
 LONGEST_HEAD = 0.005
 LONGEST_CREATION = 0.1
 MOST_PROCESSOR = 0.1
 MOST_ENDS = 5
-# A request that was admitted lasts longer than this; one that is rejected ends sooner.
-ADMITTED = 0.5
+# A request that was admitted lasts longer than this; one that is rejected ends sooner, after at most a second.
+ADMITTED = 1.2
 
 
 def address(number):
@@ -56,8 +58,8 @@ def address(number):
 class Client:
     """One slow upload, over as many connections as it needs; `work` is called when something may be done."""
 
-    def __init__(self, number, port, portion, selector, counts):
-        self.number, self.port, self.portion = number, port, portion
+    def __init__(self, number, port, portion, start, selector, counts):
+        self.number, self.port, self.portion, self.start = number, port, portion, start
         self.selector, self.counts = selector, counts
         self.target, self.told, self.ends = None, 0, 0
         self.socket, self.state, self.due, self.begun = None, "waiting", 0, 0
@@ -126,7 +128,8 @@ class Client:
         if state == "creating" and status == 201:
             location = self.received.split(b"ocation: ")[1].split(b"\r\n")[0].decode()
             self.target = "/" + location.split("/", 3)[3]
-            self.go_on()
+            # Once every client has an upload, each needs a thread for its content.
+            self.state, self.due = "waiting", self.start + self.number / OPENINGS
         elif state == "asking" and status == 204:
             offset = int(fields[b"upload-offset"])
             self.counts["lowered"] += offset < self.told
@@ -160,10 +163,11 @@ class Client:
 def run_clients(count, port, portion, pipe):
     """A process with the slow clients; each message asks for the counts since the last one, None for the end."""
     selector, counts = selectors.DefaultSelector(), collections.Counter()
-    clients = [Client(number, port, portion, selector, counts) for number in range(count)]
+    now = time.monotonic()
+    start = now + count / OPENINGS + 2
+    clients = [Client(number, port, portion, start, selector, counts) for number in range(count)]
     for client in clients:
-        # Some nginx and kernel limits concern a second's connections.
-        client.due = time.monotonic() + client.number / 200
+        client.due = now + client.number / OPENINGS
     while True:
         for key, _ in selector.select(0.05):
             (key.data.writable if key.events == selectors.EVENT_WRITE else key.data.readable)()
@@ -238,7 +242,7 @@ def measure(arguments, percent):
         victim = stage.create("files", "127.0.0.2")
         count = arguments.threads * percent // 100
         clients = Clients(count, stage.port, arguments.rate * PERIOD)
-        time.sleep(count / 200 + SETTLE)
+        time.sleep(2 * count / OPENINGS + 2 + SETTLE)
         clients.counts()
         asker = subprocess.Popen(
             [sys.executable, ROOT / "Tests/Attack/asker.py", str(stage.port), stage.socket_path, victim],
