@@ -10,6 +10,7 @@ import SpoolgateJournal
 import SpoolgatePosix
 import SpoolgateSettings
 import SpoolgateSpool
+import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
@@ -284,7 +285,7 @@ extension DeliveryAttempt: ResponseSink {
             isStreaming = true
             return try begin(contentLength: contentLength)
         }
-        retryAfter = head.fields[.retryAfter].flatMap { Int($0) }.flatMap { $0 >= 0 ? $0 : nil }
+        retryAfter = head.fields[.retryAfter].flatMap(seconds(ofRetryAfter:))
         challenges = head.fields[values: .wwwAuthenticate]
         result = result(of: head)
         fate = fateOfUpload
@@ -297,6 +298,14 @@ extension DeliveryAttempt: ResponseSink {
             content = refusal.content
             isReplaced = true
         }
+    }
+
+    /// Reads a number of seconds or a date (RFC 9110 §10.2.3); returns nil for any other value.
+    private func seconds(ofRetryAfter value: String) -> Int? {
+        let now = deliveries.clock.now.seconds
+        let seconds =
+            Int64(digits: value) ?? HTTPDate.seconds(value, now: now).map { max(0, $0 - now) }
+        return seconds.map { Int(clamping: $0) }
     }
 
     private func result(of head: ResponseHead) -> AttemptResult {

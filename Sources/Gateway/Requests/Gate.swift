@@ -26,7 +26,8 @@ extension Request {
             }
         default: break
         }
-        if head.fields[.earlyData] == "1", !head.method.isSafe {
+        // An invalid or repeated value counts as 1 (RFC 8470 §5.1).
+        if head.fields.contains(.earlyData), !head.method.isSafe {
             refuse(.tooEarly)
             return false
         }
