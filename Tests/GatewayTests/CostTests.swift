@@ -103,9 +103,9 @@ struct CostTests {
         #expect(boolean(257) == nil)
         #expect(boolean(0, 8_000) == true)
         #expect(boolean(0, 8_200) == nil)
-        #expect(UploadMetadata.fault(of: "a " + String(repeating: "QUFB", count: 8_000)) == nil)
-        #expect(UploadMetadata.fault(of: "a " + String(repeating: "QUFB", count: 8_200)) != nil)
-        #expect(UploadConcat("final;" + String(repeating: "/a ", count: 10_000)) != nil)
-        #expect(UploadConcat("final;" + String(repeating: "/a ", count: 11_000)) == nil)
+        #expect(UploadMetadata.fault(of: "a " + String(repeating: "QUFB", count: 16_000)) == nil)
+        #expect(UploadMetadata.fault(of: "a " + String(repeating: "QUFB", count: 16_400)) != nil)
+        #expect(UploadConcat("final;" + String(repeating: "/a ", count: 20_000)) != nil)
+        #expect(UploadConcat("final;" + String(repeating: "/a ", count: 22_000)) == nil)
     }
 }

@@ -20,7 +20,7 @@ package struct UploadMetadata: Sendable {
     }
 
     /// The maximum size of the field in bytes, because it is parsed before its client is authorized.
-    static let maximumSize = 32 << 10
+    static let maximumSize = 64 << 10
 
     private init(_ text: String) {
         var keys: Set<String> = []

@@ -54,8 +54,8 @@ package enum UploadConcat: Sendable, Equatable {
         self = .final(urls.map { String(decoding: $0, as: UTF8.self) })
     }
 
-    /// The maximum size of the field in bytes: the URLs of some 300 parts.
-    private static let maximumSize = 32 << 10
+    /// The maximum size of the field in bytes, because it is parsed before its client is authorized.
+    private static let maximumSize = 64 << 10
 }
 
 extension HTTPField.Name {
