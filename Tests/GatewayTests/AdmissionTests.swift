@@ -117,7 +117,7 @@ import Testing
         }
         #expect(wait(for: 3) == [false, false, false])
         admission.leave(first)
-        // The thread is for those who wait, also before one of them wakes up.
+        // The thread is for a waiting request, even before it wakes up.
         let dave = ClientName(owner: "dave", address: nil)
         #expect(ticket(admission.admit(dave, isShort: false)) == nil)
         #expect(wait(for: 4)?.last == true)

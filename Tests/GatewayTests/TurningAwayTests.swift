@@ -143,7 +143,7 @@ import Testing
         #expect(serve().status == 201)
         #expect(ended == 1)
         try fill(6)
-        // One more must wait a quarter of a second, whoever asks.
+        // The next one may end only after a quarter of a second.
         for _ in 0..<10 { #expect(serve().status == 503) }
         #expect(ended == 1)
         pass(.milliseconds(250))

@@ -2,7 +2,7 @@
 //
 // Slow uploads occupy a server's resources (draft-12 §13). A client that can resume loses nothing because its bytes are
 // kept, but it returns, and its next request needs a thread, too. Invariants: at most four requests a second are asked
-// to end, and the choice considers a limited number of them; a request that receives 256 KiB per second, or that began
+// to end, each chosen among a limited number; a request that receives 256 KiB per second, or that began
 // less than a second ago, is never asked to end; the next requests of an upload whose request was asked to end are
 // spared for ten minutes, unless they receive almost nothing.
 
