@@ -24,7 +24,7 @@ struct GlossaryText: CustomTestStringConvertible {
     }
 
     private static let pages = texts(
-        Prose.files(in: SourceFile.root).filter { $0.hasSuffix(".md") }
+        files(in: SourceFile.root).filter { $0.hasSuffix(".md") }
     ) { lines in
         var isCode = false
         return lines.map { line in
@@ -35,7 +35,7 @@ struct GlossaryText: CustomTestStringConvertible {
     }
 
     private static let manualPages = texts(
-        Prose.files(in: SourceFile.root.appending(path: "deploy/man"))
+        files(in: SourceFile.root.appending(path: "deploy/man"))
     ) { lines in
         // Comments, and lines that have only names, code or paths.
         let skipped = [
@@ -46,6 +46,17 @@ struct GlossaryText: CustomTestStringConvertible {
             if line.hasPrefix(".Bd -literal") { isCode = true }
             if line.hasPrefix(".Ed") { isCode = false }
             return isCode || skipped.contains { line.hasPrefix($0) } ? nil : line
+        }
+    }
+
+    private static func files(in folder: URL) -> [String] {
+        let skipped: Set = [".build", ".git", ".run", "Sources", "Tests", "nginx", "deploy"]
+        let names = (try? FileManager.default.contentsOfDirectory(atPath: folder.path)) ?? []
+        return names.sorted().filter { !skipped.contains($0) }.flatMap { name -> [String] in
+            let place = folder.appending(path: name)
+            var isFolder: ObjCBool = false
+            _ = FileManager.default.fileExists(atPath: place.path, isDirectory: &isFolder)
+            return isFolder.boolValue ? files(in: place) : [place.path]
         }
     }
 

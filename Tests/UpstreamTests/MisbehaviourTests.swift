@@ -202,7 +202,8 @@ struct MisbehaviourTests {
             #expect(sink.head?.status.code == status)
         }
         #expect(origin.requests.count == 2)
-        #expect(origin.connectionCount == 1)
+        // The server may have refused the content without reading it.
+        #expect(origin.connectionCount == 2)
     }
 
     /// Unsolicited bytes would be taken for the next request's response.
