@@ -331,7 +331,10 @@ struct OutcomeCellTests {
 
     @Test(
         "a client without an upload resource hears 401 for a login, and nothing claims a delivery",
-        arguments: [(HTTPRequest.Method.post, "/login"), (.put, "/login"), (.put, "https://login.example/")]
+        arguments: [
+            (HTTPRequest.Method.post, "/login"), (.put, "/login"),
+            (.put, "https://login.example/"),
+        ]
     )
     func loginOfMessage(method: HTTPRequest.Method, place: String) throws {
         let scene = try Scene { _, route in
@@ -424,8 +427,7 @@ struct OutcomeCellTests {
 
     static let later: [(status: Int, isSafe: Bool)] = [
         408, 421, 423, 425, 429, 502, 503, 504, 507, 511,
-    ]
-    .flatMap { status in [true, false].map { (status, $0) } }
+    ].flatMap { status in [true, false].map { (status, $0) } }
 
     @Test(
         "an answer that only means \"not now\" ends no upload",
