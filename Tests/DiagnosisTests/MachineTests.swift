@@ -271,7 +271,10 @@ import Testing
     @Test("a process's file credentials include all its groups")
     func credentials() {
         let status = "Name:\tnginx\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nGroups:\t9 10 \n"
-        #expect(Credentials(status: status) == Credentials(user: 4, groups: [8, 9, 10], group: 8))
+        let mixed = Credentials(user: 4, isMixed: true, groups: [8, 9, 10], group: 8)
+        #expect(Credentials(status: status) == mixed)
+        let uniform = status.replacing("1\t2\t3\t4", with: "4\t4\t4\t4")
+        #expect(Credentials(status: uniform)?.isMixed == false)
         #expect(Credentials(status: "Name: x\nUid: 1\n") == nil)
     }
 
