@@ -132,10 +132,10 @@ examples() {
             /^```/ { file = "" } file { print > file } END { exit n == 0 }' nginx/demo/README.md &&
         types "$scratch"/examples/*.ts
 }
-minified() { # 7 kB; "7.0 kB minified" in its README
+minified() { # 7.4 kB; "7.3 kB minified" in its README
     local size
     size=$(esbuild --minify --format=esm <nginx/demo/resumable-upload.js | gzip -9c | wc -c) &&
-        { [ "$size" -le 7000 ] || { echo "$size bytes" && false; }; }
+        { [ "$size" -le 7400 ] || { echo "$size bytes" && false; }; }
 }
 if command -v tsc >/dev/null; then
     silent=yes check 'the types of the page and its module are strict' module_types
@@ -144,7 +144,7 @@ else
     printf "skip  the types of the page's module (deploy/install-dependencies.sh test)\\n"
 fi
 if command -v esbuild >/dev/null; then
-    silent=yes check "the page's module is at most 7 kB" minified
+    silent=yes check "the page's module is at most 7.4 kB" minified
 else
     printf "skip  the size of the page's module (deploy/install-dependencies.sh test)\\n"
 fi
