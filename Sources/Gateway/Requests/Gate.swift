@@ -109,7 +109,7 @@ extension Request {
                 )
             }
             // A browser's form follows the redirect to the login.
-            if !isOrdinary, let refusal = response.loginRefusal(isKept: false) {
+            if !isOrdinary, let refusal = response.loginRefusal {
                 refuse(refusal)
             } else {
                 exchange.answer(response)

@@ -46,10 +46,9 @@ package enum AuthorizationAnswer {
 extension Response {
     /// The refusal in place of an authorizer's redirect; nil for every other response.
     ///
-    /// The redirect leads to a login, and a client would take the login page for the response to its upload. `isKept` is
-    /// true if the content is kept.
-    package func loginRefusal(isKept: Bool) -> Refusal? {
-        (300..<400).contains(head.status.code) ? .credentialsRefused([], isKept: isKept) : nil
+    /// The redirect leads to a login, and a client would take the login page for the response to its upload.
+    package var loginRefusal: Refusal? {
+        (300..<400).contains(head.status.code) ? .credentialsRefused([], isKept: false) : nil
     }
 }
 

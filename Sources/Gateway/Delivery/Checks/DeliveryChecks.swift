@@ -175,7 +175,7 @@ extension Delivery {
         case .refused(let response):
             let status = response.head.status.code
             let reason = "the authorizer responded with \(status)"
-            if let refusal = response.loginRefusal(isKept: false) {
+            if let refusal = response.loginRefusal {
                 return .decided(.notAuthorized, refusal.response, reason: reason)
             }
             if status == 401 { return .decided(.notAuthorized, response, reason: reason) }
