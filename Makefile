@@ -298,7 +298,7 @@ power-test:
 
 # Serves a spool of one build with another, in both directions and with both programs (Tests/Upgrade/README.md).
 # PREVIOUS is a commit or a tag; its program is built below .build/previous.
-PREVIOUS ?= 032d853
+PREVIOUS ?= 7396a98f
 upgrade-test:
 	@deploy/install-dependencies.sh test
 	swift build --build-tests
