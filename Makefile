@@ -151,7 +151,7 @@ sweep:
 	swift build --build-tests
 	SWEEP_SEEDS=$(SEEDS) swift test --skip-build --filter '^FaultTests\.'
 
-# TUSD=PATH adds tusd. BENCH has further arguments (Tests/Bench/README.md).
+# TUSD=PATH adds tusd. BENCH has further arguments (Tests/Lab/Bench/README.md).
 TUSD ?=
 BENCH ?=
 
@@ -174,7 +174,7 @@ budget:
 	@deploy/install-dependencies.sh test
 	swift build $(RELEASE) --product spoolgate
 	@$(IDENTIFY) $(GATEWAY)
-	Tests/Budget/budget.py
+	Tests/Lab/Budget/budget.py
 
 # One client against all others: it must not delay another one by a second. Slow clients that return whenever they are
 # rejected. And one application that does not respond against all other deliveries.
@@ -182,11 +182,11 @@ attack:
 	@deploy/install-dependencies.sh run
 	swift build $(RELEASE)
 	@$(IDENTIFY) $(GATEWAY) $(CLIENT)
-	Tests/Attack/attack.py
-	Tests/Attack/attack.py --descriptors 1024
-	Tests/Attack/attack.py --slow 600
-	Tests/Attack/crowd.py
-	Tests/Attack/fairness.py
+	Tests/Lab/Attack/attack.py
+	Tests/Lab/Attack/attack.py --descriptors 1024
+	Tests/Lab/Attack/attack.py --slow 600
+	Tests/Lab/Attack/crowd.py
+	Tests/Lab/Attack/fairness.py
 
 # The nginx module, for the installed nginx.
 module: $(MODULE)
@@ -225,13 +225,13 @@ dist:
 	@DIST_SUITES="$(DIST_SUITES)" python3 deploy/dist/dist.py
 
 # An operator's day with these packages, in Debian machines that systemd-nspawn boots
-# (Tests/Drill/README.md). It needs root, and builds the packages itself.
+# (Tests/Lab/Drill/README.md). It needs root, and builds the packages itself.
 DRILL_SUITES ?=
 DRILL_SCENES ?=
 drill:
 	@[ "$$(id -u)" -ne 0 ] || deploy/install-dependencies.sh drill || :
 	@DRILL_SUITES="$(DRILL_SUITES)" DRILL_SCENES="$(DRILL_SCENES)" DRILL_SAMPLE="$(SAMPLE)" \
-	    python3 Tests/Drill/drill.py
+	    python3 Tests/Lab/Drill/drill.py
 
 # Installs a kind of packages, and runs a program if its --check succeeds.
 define test-of-nodes
@@ -245,39 +245,39 @@ define test-of-nodes
 	fi
 endef
 
-# Several nodes behind one nginx, with a spool each and with a shared one on its own Ceph (Tests/Cluster/README.md). It
-# needs root; its environment selects scenes, rounds and uploads.
+# Several nodes behind one nginx, with a spool each and with a shared one on its own Ceph (Tests/Lab/Cluster/README.md).
+# It needs root; its environment selects scenes, rounds and uploads.
 cluster-test:
-	@$(call test-of-nodes,cluster,Tests/Cluster/cluster.py)
+	@$(call test-of-nodes,cluster,Tests/Lab/Cluster/cluster.py)
 
-# Two hosts with their own kernels, on one CephFS or with one replicated disk (Tests/Hosts/README.md). It needs root;
-# its environment selects kinds, scenes and rounds.
+# Two hosts with their own kernels, on one CephFS or with one replicated disk (Tests/Lab/Hosts/README.md). It needs
+# root; its environment selects kinds, scenes and rounds.
 hosts-test:
-	@$(call test-of-nodes,hosts,Tests/Hosts/hosts.py)
+	@$(call test-of-nodes,hosts,Tests/Lab/Hosts/hosts.py)
 
-# A disk that stalls during uploads, and another location of the same nginx worker (Tests/Stall/README.md). It needs
+# A disk that stalls during uploads, and another location of the same nginx worker (Tests/Lab/Stall/README.md). It needs
 # root; its environment selects disks, rows and lengths.
 stall-test:
 	@[ "$$(id -u)" -ne 0 ] || deploy/install-dependencies.sh stall || :
-	@if python3 Tests/Stall/stall.py --check; then \
+	@if python3 Tests/Lab/Stall/stall.py --check; then \
 	    [ -n "$$SPOOLGATE" ] || [ -x .build/release/spoolgate ] || [ -x .build/debug/spoolgate ] || \
 	        $(MAKE) --no-print-directory build || exit 1; \
 	    [ -n "$$STALL_MODULE" ] || $(MAKE) --no-print-directory module || exit 1; \
-	    exec python3 Tests/Stall/stall.py; \
+	    exec python3 Tests/Lab/Stall/stall.py; \
 	fi
 
 # The images of deploy/container, built from this source and run by podman without privileges, and the pod of the
-# Kubernetes manifest (Tests/Container/README.md). It needs root; its environment selects the base images. CI does not
-# run it.
+# Kubernetes manifest (Tests/Lab/Container/README.md). It needs root; its environment selects the base images. CI does
+# not run it.
 BASE ?=
 SWIFT ?=
 container-test:
 	@[ "$$(id -u)" -ne 0 ] || deploy/install-dependencies.sh container || :
-	@BASE="$(BASE)" SWIFT="$(SWIFT)" exec python3 Tests/Container/container.py
+	@BASE="$(BASE)" SWIFT="$(SWIFT)" exec python3 Tests/Lab/Container/container.py
 
-# Power failures of a QEMU guest, whose disks lose unflushed writes (Tests/Power/README.md): ROUNDS on each file system
-# of FS, at the given MOMENT, and with spool_receive in the boots of LANE; SAMPLE=1 takes at most two minutes. Only the
-# system's own Python has h2.
+# Power failures of a QEMU guest, whose disks lose unflushed writes (Tests/Lab/Power/README.md): ROUNDS on each file
+# system of FS, at the given MOMENT, and with spool_receive in the boots of LANE; SAMPLE=1 takes at most two minutes.
+# Only the system's own Python has h2.
 FS ?=
 LANE ?=
 MOMENT ?=
@@ -285,7 +285,7 @@ SAMPLE ?=
 CONTROLS ?=
 POWER = POWER_ROUNDS="$(if $(filter file default,$(origin ROUNDS)),,$(ROUNDS))" POWER_FS="$(FS)" \
     POWER_MOMENT="$(MOMENT)" POWER_SAMPLE="$(SAMPLE)" POWER_CONTROLS="$(CONTROLS)" POWER_LANE="$(LANE)" \
-    $(or $(wildcard /usr/bin/python3),python3) Tests/Power/power.py
+    $(or $(wildcard /usr/bin/python3),python3) Tests/Lab/Power/power.py
 power-test:
 	@[ "$$(id -u)" -ne 0 ] || deploy/install-dependencies.sh power || :
 	@if $(POWER) --check; then \
@@ -296,13 +296,13 @@ power-test:
 	    exec env $(POWER); \
 	fi
 
-# Serves a spool of one build with another, in both directions and with both programs (Tests/Upgrade/README.md).
+# Serves a spool of one build with another, in both directions and with both programs (Tests/Lab/Upgrade/README.md).
 # PREVIOUS is a commit or a tag; its program is built below .build/previous.
 PREVIOUS ?= 7396a98f
 upgrade-test:
 	@deploy/install-dependencies.sh test
 	swift build --build-tests
-	program=$$(Tests/Upgrade/previous.sh '$(PREVIOUS)') && \
+	program=$$(Tests/Lab/Upgrade/previous.sh '$(PREVIOUS)') && \
 	    SPOOLGATE_PREVIOUS=$$program swift test --skip-build --filter '^EndToEndTests\.Upgrade'
 
 # Tests, tags and packs the commit (CONTRIBUTING.md); the tag is pushed by hand.

@@ -393,7 +393,7 @@ let package = Package(
                 "SpoolgateUpstream", "SpoolgateUploadProtocol", "SpoolgatePosix",
                 "SpoolgateTestSupport", httpTypes,
             ],
-            path: "Tests/Bench",
+            path: "Tests/Lab/Bench",
             exclude: ["README.md"],
             swiftSettings: testSettings
         ),

@@ -159,9 +159,9 @@ lighttpd_accepts() {
 silent=yes check 'lighttpd accepts lighttpd.conf' lighttpd_accepts
 
 silent=yes check 'shellcheck finds no problem in the scripts' shellcheck -x deploy/*.sh deploy/container/*.sh \
-    deploy/debian/*.p* nginx/module/*.sh nginx/module/debian/postrm Tests/*.sh Tests/Power/guest/{ask,init} .ci/run
+    deploy/debian/*.p* nginx/module/*.sh nginx/module/debian/postrm Tests/*.sh Tests/Lab/Power/guest/{ask,init} .ci/run
 
-# With Kubernetes' own schemas, which contain each property (Tests/Container/requirements.txt).
+# With Kubernetes' own schemas, which contain each property (Tests/Lab/Container/requirements.txt).
 validator=.build/kubernetes/bin/kubernetes-validate
 if [ -x "$validator" ]; then
     check 'Kubernetes accepts the manifest' "$validator" --strict --quiet deploy/kubernetes/*.yaml

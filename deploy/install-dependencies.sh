@@ -120,7 +120,7 @@ add_python_programs() {
         test) add_python tus-clients Tests/TusClients/requirements.txt 'tuspy and aiotus' ;;
     esac
     case $1 in
-        test | container) add_python kubernetes Tests/Container/requirements.txt "Kubernetes' schemas" ;;
+        test | container) add_python kubernetes Tests/Lab/Container/requirements.txt "Kubernetes' schemas" ;;
     esac
 }
 

@@ -1,4 +1,4 @@
-// The states of spoolgate-spool(5) as earlier builds left them, in stored spools (Tests/Upgrade).
+// The states of spoolgate-spool(5) as earlier builds left them, in stored spools (Tests/Lab/Upgrade).
 
 import Foundation
 import SpoolgatePosix
@@ -13,7 +13,7 @@ struct StoredStateTests {
     /// The archives, named after the commits that wrote them.
     private static let archives: [String] = {
         let folder = StateRow.page.deletingLastPathComponent().deletingLastPathComponent()
-            .deletingLastPathComponent().appending(path: "Tests/Upgrade/spools/").path()
+            .deletingLastPathComponent().appending(path: "Tests/Lab/Upgrade/spools/").path()
         let names = (try? FileManager.default.contentsOfDirectory(atPath: folder)) ?? []
         return names.filter { $0.hasSuffix("-states.tar.xz") }.sorted().map { "\(folder)\($0)" }
     }()

@@ -1,4 +1,5 @@
-// A spool of another build, stored by `Tests/Upgrade/store.sh COMMIT`: its directory, and the facts about its uploads.
+// A spool of another build, stored by `Tests/Lab/Upgrade/store.sh COMMIT`: its directory, and the facts about its
+// uploads.
 //
 // Invariant: only the writer in its files is changed, to the running kernel or another one.
 
@@ -14,7 +15,7 @@ final class StoredSpool {
         var uploads: [UpgradeUpload]
     }
 
-    private static let folder = Sandbox.root.appending(path: "Tests/Upgrade/spools")
+    private static let folder = Sandbox.root.appending(path: "Tests/Lab/Upgrade/spools")
 
     static let commits: [String] = {
         let names = (try? FileManager.default.contentsOfDirectory(atPath: folder.path())) ?? []

@@ -16,7 +16,10 @@ struct UpgradeBuildTests {
     private let previous = PreviousBuild.program ?? ""
     private let current = Sandbox.program
 
-    @Test("a spool is stored", .enabled(if: PreviousBuild.stored != nil, "Tests/Upgrade/store.sh"))
+    @Test(
+        "a spool is stored",
+        .enabled(if: PreviousBuild.stored != nil, "Tests/Lab/Upgrade/store.sh")
+    )
     func store() throws {
         let stage = try UpgradeStage(previous, .node, sources: PreviousBuild.sources)
         try stage.write(UpgradeCase.all)

@@ -1,6 +1,6 @@
 // A spool that one build wrote, served by a later or earlier one.
 //
-// `make test` serves the stored spools (Tests/Upgrade). `make upgrade-test PREVIOUS=COMMIT` runs both directions.
+// `make test` serves the stored spools (Tests/Lab/Upgrade). `make upgrade-test PREVIOUS=COMMIT` runs both directions.
 
 import Foundation
 import SpoolgateTestSupport
@@ -8,7 +8,7 @@ import Testing
 
 enum PreviousBuild {
     static let program = ProcessInfo.processInfo.environment["SPOOLGATE_PREVIOUS"]
-    /// Its sources if Tests/Upgrade/previous.sh built it, otherwise those of the build under test.
+    /// Its sources if Tests/Lab/Upgrade/previous.sh built it, otherwise those of the build under test.
     static let sources: URL = {
         let root = URL(filePath: program ?? "").deletingLastPathComponent()
             .deletingLastPathComponent().deletingLastPathComponent()

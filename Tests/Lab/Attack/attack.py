@@ -34,7 +34,7 @@ import tempfile
 import threading
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 STREAMS = 127
 LONGEST = 1.0
 # The most MiB that one turn may add to memory after the second.
@@ -280,7 +280,7 @@ def attack(stage, name, connections, seconds, method, path, fields, ends):
         again()
     most = {"threads": 0, "descriptors": 0, "MiB": 0}
     asker = subprocess.Popen(
-        [sys.executable, ROOT / "Tests/Attack/asker.py", str(stage.port), stage.socket_path, victim],
+        [sys.executable, ROOT / "Tests/Lab/Attack/asker.py", str(stage.port), stage.socket_path, victim],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -452,7 +452,7 @@ def run_trickle(stage, seconds, count=1000):
     for each in slow:
         each.go_on()
     asker = subprocess.Popen(
-        [sys.executable, ROOT / "Tests/Attack/asker.py", str(stage.port), stage.socket_path, victim],
+        [sys.executable, ROOT / "Tests/Lab/Attack/asker.py", str(stage.port), stage.socket_path, victim],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     waiting, uploads, lost, closed, most = [], [], 0, 0, 0
     begin = time.monotonic()

@@ -14,7 +14,7 @@ PORT, ADMIN = 9000, "/run/admin.sock"
 
 
 class Node:
-    """Like Tests/Cluster's Gateway: after it has ended for any reason, `start` may be called again."""
+    """Like Tests/Lab/Cluster's Gateway: after it has ended for any reason, `start` may be called again."""
 
     def __init__(self, host, spool, upstream, is_shared, name=None, program="spoolgate"):
         self.name = name or host.name

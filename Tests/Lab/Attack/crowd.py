@@ -245,7 +245,7 @@ def measure(arguments, percent):
         time.sleep(2 * count / OPENINGS + 2 + SETTLE)
         clients.counts()
         asker = subprocess.Popen(
-            [sys.executable, ROOT / "Tests/Attack/asker.py", str(stage.port), stage.socket_path, victim],
+            [sys.executable, ROOT / "Tests/Lab/Attack/asker.py", str(stage.port), stage.socket_path, victim],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         creator = Creator(stage.port)
         begin, used = time.monotonic(), processor(stage.gateway)

@@ -1,4 +1,4 @@
-"""One CephFS that every host mounts, by its kernel or by ceph-fuse; takes the place of Tests/Cluster's `Mount`."""
+"""One CephFS that every host mounts, by its kernel or by ceph-fuse; takes the place of Tests/Lab/Cluster's `Mount`."""
 
 import ceph
 import network

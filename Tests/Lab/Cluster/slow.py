@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Many slow uploads at once over several nodes with separate spools: their cost, and the waits of other clients.
 
-    sudo Tests/Cluster/slow.py [UPLOADS [SECONDS [NODES]]]
+    sudo Tests/Lab/Cluster/slow.py [UPLOADS [SECONDS [NODES]]]
 
 The number of descriptors of a process is limited (ulimit -Hn): a gateway reserves five for each upload and nginx
 needs two, so more uploads need more nodes. Each upload sends 500 bytes every five seconds. Meanwhile a client

@@ -10,7 +10,7 @@ import subprocess
 
 from processes import NeverHappened, Process, Unavailable, must, run
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
 # The interval of the daemons' queue runs, in seconds.
 QUEUE_RUN = 2

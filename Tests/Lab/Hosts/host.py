@@ -72,7 +72,7 @@ class Host:
         return time.monotonic() - began
 
     def _start_disk(self):
-        """Starts the disk, whose write cache is partly lost in a power failure (Tests/Power/disk.py)."""
+        """Starts the disk, whose write cache is partly lost in a power failure (Tests/Lab/Power/disk.py)."""
         address = f"{self.directory}/disk.sock"
         if os.path.exists(address):
             os.unlink(address)

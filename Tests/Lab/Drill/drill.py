@@ -18,7 +18,7 @@ import sys
 sys.dont_write_bytecode = True
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.append(os.path.join(HERE, "../../deploy/dist"))
+sys.path.append(os.path.join(HERE, "../../../deploy/dist"))
 
 import packages
 import roots

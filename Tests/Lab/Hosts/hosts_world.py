@@ -18,7 +18,7 @@ DISK = 256 << 20
 
 
 class HostsWorld(World):
-    """Like the World of Tests/Cluster, with two guests as hosts.
+    """Like the World of Tests/Lab/Cluster, with two guests as hosts.
 
     `kind` is the storage of the spool: "own" disks, or one CephFS mounted by the hosts' "kernel" or by "fuse".
     """

@@ -8,7 +8,7 @@ import subprocess
 from processes import Unavailable
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-SOURCE = os.path.dirname(os.path.dirname(HERE))
+SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
 CONTAINERFILE = "deploy/container/Containerfile"
 TARGETS = ("gateway", "nginx", "application")
 # The path of this machine's Swift in the image that builds.

@@ -25,7 +25,7 @@ import tempfile
 import threading
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 HOGS = 64
 WORKERS = 2
 # The slots, of 48 by default, that one client of one application may use.

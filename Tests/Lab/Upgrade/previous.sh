@@ -6,7 +6,7 @@
 #        of its sources instead)
 
 set -euo pipefail
-root=$(cd "$(dirname "$0")/../.." && pwd)
+root=$(cd "$(dirname "$0")/../../.." && pwd)
 commit=$(git -C "$root" rev-parse --verify --quiet "${1:?usage: previous.sh COMMIT [tests]}^{commit}") || {
     echo "previous.sh: no commit $1 in this repository" >&2
     exit 66
@@ -20,7 +20,7 @@ if [ ! -d "$sources" ]; then
     mv "$sources.new" "$sources"
 fi
 if [ "${2:-}" = tests ]; then
-    cp "$root/Tests/Upgrade/ExportStates.swift.in" "$sources/Tests/SpoolTests/ExportStates.swift"
+    cp "$root/Tests/Lab/Upgrade/ExportStates.swift.in" "$sources/Tests/SpoolTests/ExportStates.swift"
     (cd "$sources" && swift build --build-tests) >&2
     echo "$sources"
 else
