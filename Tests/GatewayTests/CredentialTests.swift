@@ -222,6 +222,43 @@ struct CredentialTests {
         #expect(sent.values("Spoolgate-Set").isEmpty)
     }
 
+    /// The authorizer has exchanged the client's token for one that expires.
+    @Test(
+        "a client renews what the authorizer sets: it receives the new token, and its new value is sent",
+        arguments: [false, true]
+    )
+    func renewedByAuthorizer(withCookie: Bool) throws {
+        let authorizer = try LoopbackOrigin { connection in
+            while let request = try connection.receiveRequest() {
+                let token = request.values("Authorization").first ?? ""
+                guard token != "Bearer expired" else {
+                    try connection.answer("401 x", fields: ["WWW-Authenticate: Bearer"])
+                    continue
+                }
+                let set = "Spoolgate-Set-Authorization: Inner \(token.dropFirst(7))"
+                try connection.answer("200 OK", fields: [set, "Spoolgate-Set-X-Other: a"])
+            }
+        }
+        defer { authorizer.stop() }
+        let test = try asking(authorizer)
+        func fields(_ token: String) -> HTTPFields {
+            var fields: HTTPFields = [.authorization: "Bearer \(token)"]
+            if withCookie { fields[.cookie] = "a=b" }
+            return fields
+        }
+        let location = test.createPartial(fields: fields("old"))
+        let expired = fields("expired")
+        #expect(test.serve(.append(location, at: 5, fields: expired)).status == 401)
+        let asked = authorizer.requests.count
+        // The same token is not tried again.
+        #expect(test.serve(.append(location, at: 5, fields: expired)).status == 401)
+        #expect(authorizer.requests.count == asked)
+        #expect(origin.requests.isEmpty)
+        #expect(test.serve(.append(location, at: 5, fields: fields("renewed"))).status == 201)
+        #expect(authorizer.requests.last?.values("Authorization") == ["Bearer renewed"])
+        #expect(origin.requests.map { $0.values("Authorization") } == [["Inner renewed"]])
+    }
+
     @Test("the gateway's own field is never sent, with a streamed upload neither")
     func setAndStreamed() throws {
         let authorizer = try authorizer(setting: true)

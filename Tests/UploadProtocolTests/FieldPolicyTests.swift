@@ -58,6 +58,13 @@ struct FieldPolicyTests {
             ]
         )
         policy.forward = []
+        // What the authorizer sets is not the client's.
+        let kept = UpstreamFields.delivered(
+            [.accept: "a", .cookie: "b"],
+            granted: [.accept],
+            policy: policy
+        )
+        #expect(kept == [.accept: "a"])
         policy.strip = []
         #expect(UpstreamFields.delivered(creation, policy: policy).count == 5)
     }

@@ -57,7 +57,11 @@ package struct Delivery {
         if upload.isRecorded, let refusal = try refusalOfCredentials(upload, &listener) {
             return refusal
         }
-        if case .ended(let refusal) = try check(upload, listener) { return refusal }
+        let grant: Grant?
+        switch try check(upload, listener) {
+        case .cleared(let renewed): grant = renewed
+        case .ended(let refusal): return refusal
+        }
         // This client waits only for the upstream, as it would without a gateway.
         if !upload.isRecorded, let digests {
             return try DeliveryAttempt(upload, digests, to: listener, by: self, in: nil).run()
@@ -82,7 +86,8 @@ package struct Delivery {
         )
         switch checked {
         case .success(let digests):
-            return try DeliveryAttempt(upload, digests, to: listener, by: self, in: slot).run()
+            return try DeliveryAttempt(upload, digests, to: listener, by: self, in: slot, grant)
+                .run()
         case .failure(let refusal): return refusal
         }
     }

@@ -23,6 +23,8 @@ final class DeliveryAttempt {
     private let listener: ResponseListener
     private let delivery: Delivery
     private let isRepeatable: Bool
+    /// The authorizer's new values for the fields that it set at the creation.
+    private let grant: Grant?
     /// The slot, which is returned when the response head arrives; nil if the attempt needs none.
     private let slot: DeliverySlot?
     /// The head of the final response as relayed; nil until the head arrives.
@@ -56,13 +58,15 @@ final class DeliveryAttempt {
         _ digests: UploadDigests,
         to listener: ResponseListener,
         by delivery: Delivery,
-        in slot: DeliverySlot?
+        in slot: DeliverySlot?,
+        _ grant: Grant? = nil
     ) {
         self.upload = upload
         self.digests = digests
         self.listener = listener
         self.delivery = delivery
         self.slot = slot
+        self.grant = grant
         isRepeatable = upload.isRecorded && delivery.isRepeatable(upload)
     }
 
@@ -76,6 +80,7 @@ final class DeliveryAttempt {
                 of: upload,
                 on: route,
                 completing: listener.completing,
+                grant,
                 digests,
                 correlation: deliveries.current.settings.correlation(in: upload.creation.head),
                 time: deliveries.clock.now,

@@ -155,6 +155,17 @@ package final class Authorizer: Sendable {
             completing: completing,
             policy: policy
         )
+        if let completing {
+            // The authorizer checks the client's credentials, not those that it has set itself.
+            let own = UpstreamFields.keptOfCompletion(
+                completing,
+                of: creation.head.fields,
+                granted: creation.head.granted,
+                policy: policy
+            ).filter { creation.head.granted.contains($0.name) }
+            fields.removeAll { own.contains($0.name) }
+            fields.append(contentsOf: own)
+        }
         let host = fields[.host]
         fields.removeAll { Self.leftOut($0.name.canonicalName) }
         fields.addForwarding(

@@ -13,13 +13,14 @@ import SpoolgateUpstream
 
 extension Delivery {
     enum Checked {
-        case cleared
+        /// `grant` has the authorizer's new values for the fields that it set at the creation; nil if there are none.
+        case cleared(Grant?)
         /// The delivery must not continue. `deliver` must return the value.
         case ended(Refusal?)
     }
 
     private enum Clearance {
-        case cleared
+        case cleared(Grant?)
         /// `response` is for a waiting client; `message` is the inspection's own.
         case decided(AttemptResult, Response, reason: String, message: String? = nil)
         /// The checks are repeated at the next attempt.
@@ -34,7 +35,7 @@ extension Delivery {
         _ listener: ResponseListener
     ) throws(SpoolError) -> Checked {
         guard route.authorizer != nil && upload.isRecorded || route.inspection != nil else {
-            return .cleared
+            return .cleared(nil)
         }
         // Requests for this upload must wait for the final response, and must not request the upload's release.
         upload.awaitFinalResponse()
@@ -53,8 +54,8 @@ extension Delivery {
         }
         defer { place.giveBack() }
         switch try clearance(of: upload, listener) {
-        case .cleared:
-            return .cleared
+        case .cleared(let grant):
+            return .cleared(grant)
         case .unchecked(let reason):
             journal.notSent(on: route.counts, of: upload.creation.client, reason: reason)
             // The checks do not count as attempts, so the pauses grow with the upload's waiting time.
@@ -148,7 +149,7 @@ extension Delivery {
             }
         }
         // An upload without a record was just authorized in this request.
-        guard let authorizer = route.authorizer, upload.isRecorded else { return .cleared }
+        guard let authorizer = route.authorizer, upload.isRecorded else { return .cleared(nil) }
         var failure: SpoolError?
         let answer = authorizer.ask(
             at: .delivery,
@@ -162,7 +163,7 @@ extension Delivery {
         }
         if let failure { throw failure }
         switch answer {
-        case .granted(let grant):
+        case .granted(var grant):
             guard isOwner(of: upload, grant, listener.completing) else {
                 return .decided(
                     .notAuthorized,
@@ -170,7 +171,8 @@ extension Delivery {
                     reason: Self.otherOwner
                 )
             }
-            return .cleared
+            grant.fields = grant.fields.filter { upload.creation.head.granted.contains($0.name) }
+            return .cleared(grant.fields.isEmpty ? nil : grant)
         case .unavailable(let reason): return .unchecked(reason: reason)
         case .refused(let response):
             let status = response.head.status.code

@@ -34,14 +34,18 @@ struct UploadForm {
         of upload: Upload,
         on route: Route,
         completing: HTTPFields?,
+        _ grant: Grant?,
         _ digests: UploadDigests,
         correlation: HTTPField?,
         time: WallTime,
         onProgress: () -> Void
     ) throws(FormFailure) {
-        let head = upload.creation.head
+        var creation = upload.creation
+        grant?.apply(to: &creation.head)
+        let head = creation.head
         var fields = Self.fields(
-            of: upload,
+            of: creation,
+            isWhole: !upload.isRecorded,
             on: route,
             completing: completing,
             correlation: correlation
@@ -62,12 +66,12 @@ struct UploadForm {
                 )
             }
         case .multipart:
-            let description = FileDescription(upload.creation, length: upload.offset, digests)
+            let description = FileDescription(creation, length: upload.offset, digests)
             let multipart = description.multipart(route.settings.multipart)
             fields.describe(multipart.contentType)
             content = upload.upstreamContent.framed(multipart.before, multipart.after)
         case .path:
-            let description = FileDescription(upload.creation, length: upload.offset, digests)
+            let description = FileDescription(creation, length: upload.offset, digests)
             let settings = route.settings.path
             let key = try SigningKey(settings)
             let placed = try Handover(upload.upstreamContent, description, settings, onProgress)
@@ -99,30 +103,31 @@ struct UploadForm {
     }
 
     private static func fields(
-        of upload: Upload,
+        of creation: UploadCreation,
+        isWhole: Bool,
         on route: Route,
         completing: HTTPFields?,
         correlation: HTTPField?
     ) -> HTTPFields {
-        // Copies of the creation or the settings would retain dozens of references.
+        // A copy of the settings would retain dozens of references.
         let policy = route.settings.fields
         var fields = UpstreamFields.delivered(
-            upload.creation.head.fields,
-            granted: upload.creation.head.granted,
+            creation.head.fields,
+            granted: creation.head.granted,
             completing: completing,
-            isWhole: !upload.isRecorded,
+            isWhole: isWhole,
             policy: policy
         )
         fields.addForwarding(
             policy.forwarding,
-            address: upload.creation.remoteAddress,
-            scheme: upload.creation.scheme,
-            host: upload.creation.head.fields.value(of: .host),
-            except: upload.creation.head.granted,
+            address: creation.remoteAddress,
+            scheme: creation.scheme,
+            host: creation.head.fields.value(of: .host),
+            except: creation.head.granted,
             by: route.gateway
         )
-        if route.settings.honoursIdempotencyKey, upload.isRecorded, fields[.idempotencyKey] == nil {
-            fields[.idempotencyKey] = "\"\(upload.creation.id)\""
+        if route.settings.honoursIdempotencyKey, !isWhole, fields[.idempotencyKey] == nil {
+            fields[.idempotencyKey] = "\"\(creation.id)\""
         }
         UpstreamFields.finish(
             &fields,

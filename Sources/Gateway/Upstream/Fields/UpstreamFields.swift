@@ -35,8 +35,8 @@ package enum UpstreamFields {
             through = Set(forward + policy.credentialFields).union(alwaysForwarded)
         }
         var fields = kept(of: creation, without: isWhole ? leftOutOfWhole : leftOutOfDelivered) {
-            through?.contains($0) ?? true && policy.keepsCredential($0, granted)
-                && policy.lets($0, granted)
+            (through?.contains($0) ?? true || granted.contains($0))
+                && policy.keepsCredential($0, granted) && policy.lets($0, granted)
         }
         for index in fields.indices where fields[index].name == .contentType {
             let value = fields[index].value
@@ -51,7 +51,7 @@ package enum UpstreamFields {
             of: creation,
             granted: granted,
             policy: policy
-        )
+        ).filter { !granted.contains($0.name) }
         guard !credentials.isEmpty else { return fields }
         fields.removeAll { policy.credentialFields.contains($0.name) && !granted.contains($0.name) }
         fields.append(contentsOf: credentials.filter { policy.lets($0.name, granted) })
@@ -71,7 +71,8 @@ package enum UpstreamFields {
     /// The credentials of a completing request that the delivery uses, and that must be stored for later attempts.
     ///
     /// The creation's credentials may have expired. If `policy` uses them, the completing request's credentials replace
-    /// them, provided that both have the same field names and schemes. The authorizer's credentials are never replaced.
+    /// them, provided that both have the same field names and schemes. The upstream never receives those whose names
+    /// the authorizer has set or removed, but the authorizer does, so that a client can renew them.
     package static func keptOfCompletion(
         _ completing: HTTPFields,
         of creation: HTTPFields,
@@ -80,13 +81,15 @@ package enum UpstreamFields {
     ) -> HTTPFields {
         switch policy.credentials {
         case .none: return [:]
-        case .completing: return policy.credentials(in: completing, except: granted)
+        case .completing: return policy.credentials(in: completing, except: [])
         case .creation:
             guard completing != creation else { return [:] }
+            let forAuthorizer = policy.credentials(in: completing, except: [])
+                .filter { granted.contains($0.name) }
             let old = policy.credentials(in: creation, except: granted)
             let new = policy.credentials(in: completing, except: granted)
-            guard old != new, kinds(of: old) == kinds(of: new) else { return [:] }
-            return new
+            guard old != new, kinds(of: old) == kinds(of: new) else { return forAuthorizer }
+            return new + forAuthorizer
         }
     }
 
@@ -97,21 +100,24 @@ package enum UpstreamFields {
         policy: FieldPolicy
     ) -> Bool {
         let new = policy.credentials(in: fields, except: creation.granted)
-        guard !new.isEmpty, policy.credentials == .creation else {
-            return !new.isEmpty && policy.credentials == .completing
+        let isForAuthorizer = fields.contains {
+            policy.credentialFields.contains($0.name) && creation.granted.contains($0.name)
+        }
+        guard !new.isEmpty, policy.credentials == .creation, !isForAuthorizer else {
+            return (!new.isEmpty || isForAuthorizer) && policy.credentials != .none
         }
         let old = policy.credentials(in: creation.fields, except: creation.granted)
         return kinds(of: old) == kinds(of: new)
     }
 
-    /// The client's credentials in a delivery, without those that the authorizer has set or removed.
+    /// The client's credentials in an attempt, with those that only the authorizer receives.
     package static func clientCredentials(
         of creation: RequestHead,
         completing: HTTPFields?,
         policy: FieldPolicy
     ) -> HTTPFields {
         if let completing, replacesCredentials(of: creation, in: completing, policy: policy) {
-            return policy.credentials(in: completing, except: creation.granted)
+            return policy.credentials(in: completing, except: [])
         }
         return policy.keepsCredentials
             ? policy.credentials(in: creation.fields, except: creation.granted) : [:]
@@ -178,7 +184,8 @@ package enum UpstreamFields {
     ) {
         let removed = Set(granted.map(\.folded))
         if metadata["filename"] != nil, !fields.contains(.contentDisposition),
-            !removed.contains(HTTPField.Name.contentDisposition.canonicalName)
+            !removed.contains(HTTPField.Name.contentDisposition.canonicalName),
+            !policy.strip.contains(.contentDisposition)
         {
             fields[.contentDisposition] =
                 "attachment; filename*=UTF-8''" + PercentText.encode(name.text)
@@ -317,10 +324,11 @@ package enum UpstreamFields {
 }
 
 extension FieldPolicy {
-    /// Whether a field may pass; the claims of the authorizer are those of the operator.
+    /// Whether a field may pass; `strip` and claims concern the client's fields, not the authorizer's.
     fileprivate func lets(_ name: HTTPField.Name, _ granted: [HTTPField.Name]) -> Bool {
-        (trustsForwarded || !UpstreamFields.isClaim(name.canonicalName) || granted.contains(name))
-            && !strip.contains(name)
+        granted.contains(name)
+            || (trustsForwarded || !UpstreamFields.isClaim(name.canonicalName))
+                && !strip.contains(name)
     }
 
     /// Whether an upload's record keeps the creation's field of this name, if it is a credential.
