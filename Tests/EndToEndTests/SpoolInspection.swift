@@ -66,12 +66,12 @@ struct SpoolInspection {
             for place in ["corrupt", "queue"] {
                 left += try names(in: place).map { "\(place): \($0)" }
             }
-            // A crash while the clock's mark or a purge's note is written, or the spool is tried out, leaves a file,
-            // which a start an hour later removes.
+            // A crash while the clock's mark, a purge's note or the call to check the queue is written, or the spool is
+            // tried out, leaves a file, which a start an hour later removes.
             left += try FileManager.default.contentsOfDirectory(
                 atPath: spool.appending(path: "tmp").path()
             ).filter { name in
-                !["clock.", "purged.", "trial."].contains { name.hasPrefix($0) }
+                !["clock.", "purged.", "wake.", "trial."].contains { name.hasPrefix($0) }
             }
         } while !left.isEmpty && Date() < deadline
         return left.map { "left after purge: \($0)" }
