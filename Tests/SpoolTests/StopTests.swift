@@ -186,6 +186,26 @@ struct StopTests {
         daemon.leave()
     }
 
+    @Test("daemons start, and commands change uploads, while another recovers those of the last boot")
+    func afterBoot() throws {
+        let directory = TemporarySpool()
+        do {
+            let dead = try Spool(directory: directory.path, reserve: 0, writer: "before")
+            try dead.enter()
+        }
+        let first = try directory.open()
+        try first.enter()
+        #expect(first.isAfterDeath)
+        let second = try directory.open()
+        try second.enter()
+        #expect(!second.isAfterDeath)
+        try directory.open().checkBoot()
+        first.leave()
+        // Its uploads are not recovered yet, so the other one does that.
+        #expect(second.findsDead())
+        second.leave()
+    }
+
     @Test("a daemon that sees another boot than a running one does not start")
     func otherDaemon() throws {
         let directory = TemporarySpool()

@@ -1,7 +1,7 @@
 // The daemons that serve from a spool, and those that have crashed: the directory `daemons`.
 //
 // A daemon locks its file while it runs and removes the file at a clean shutdown. A file that can be locked therefore
-// belongs to a crashed daemon, and only the process that locks it recovers the spool. Commands replace the file `wake`
+// belongs to a crashed daemon, and only the process that locks it recovers the spool; its mark says so. Commands replace the file `wake`
 // to report a changed queue. Invariant: a daemon's file is durable before the daemon serves.
 
 import SpoolgatePosix
@@ -93,7 +93,8 @@ extension Spool {
         guard let file = try OpenFile.open(name, in: layout.daemons, forWriting: false) else {
             return nil
         }
-        return try file.descriptor.isLockedElsewhere(subject: file.subject)
+        guard try file.descriptor.isLockedElsewhere(subject: file.subject) else { return false }
+        return try !file.descriptor.isMarkedElsewhere(subject: file.subject)
     }
 
     /// Throws an error if a daemon with another value of `spool.shared` is serving, because neither gives the
@@ -128,13 +129,23 @@ extension Spool {
     /// - Throws: `.otherBoot` if a daemon sees another boot; `.disk` if the daemons' files cannot be read.
     package func checkBoot() throws(SpoolError) {
         guard !isShared else { return }
-        let other = try onDisk { () throws(SystemError) -> String? in
+        // A daemon that recovers the uploads of a crashed one locks that one's file first, then marks it.
+        let end = Deadline.after(.seconds(1))
+        var other = try writerOfOtherBoot()
+        while other != nil, !end.hasPassed {
+            Thread.pause(.milliseconds(10))
+            other = try writerOfOtherBoot()
+        }
+        if let other { throw .otherBoot(directory: directory, daemon: other, own: writer) }
+    }
+
+    private func writerOfOtherBoot() throws(SpoolError) -> String? {
+        try onDisk { () throws(SystemError) in
             for name in try layout.daemons.names() where try isLocked(daemon: name) == true {
                 if let found = try writer(ofDaemon: name), found != writer { return found }
             }
             return nil
         }
-        if let other { throw .otherBoot(directory: directory, daemon: other, own: writer) }
     }
 
     /// Whether daemons of an earlier boot have not ended cleanly, and their uploads have not all been recovered since.
@@ -175,6 +186,7 @@ extension Spool {
             guard let file = try? OpenFile.open(name, in: layout.daemons),
                 (try? file.tryLock()) == true, let status = try? file.status(), status.names > 0
             else { continue }
+            try? file.descriptor.setMark(true, subject: file.subject)
             daemons.membership.update { $0.dead.append((name, file)) }
             isAnyDead = true
         }
