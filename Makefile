@@ -40,7 +40,7 @@ IDENTIFY = deploy/identify.sh
 GATEWAY = .build/release/spoolgate
 CLIENT = .build/release/spoolgate-upload
 
-.PHONY: build run test test-quick lint format check sweep crash-test fuzz sanitize bench budget \
+.PHONY: build run test test-all test-quick lint format check sweep crash-test fuzz sanitize bench budget \
     attack client-test module module-test deb dist drill cluster-test hosts-test stall-test container-test power-test \
     upgrade-test release clean FORCE
 
@@ -62,30 +62,14 @@ run:
 	@exec setpriv --pdeathsig TERM deploy/run.sh
 
 # Warnings are errors in every target (Package.swift). The import check accepts the import of an indirect dependency;
-# FloorTests does not. The fault sweep and the spool's tests have their own process: the sweep keeps every core busy,
-# another test temporarily takes its process's descriptors, and a child of another one has this process's open files
-# until it starts its program, so that an unlocked upload is still locked. As many of the other tests run at a time as
-# there are cores, because each uses one of Swift's threads until it ends;
-# SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=1 in the environment runs them one by one. Tests of the client library
-# are async and need such threads themselves: they run afterwards, in a separate process. Finally, tests that send much
-# content run again with a gateway that does not let nginx write content.
-LANE_TESTS = '^EndToEndTests\.(Upload|Interim|TusClient|Kill|Race|Sync|FullDisk|Progress)Tests'
-FIRST_TESTS = '^(Fault|Spool)Tests\.'
-ASYNC_TESTS = '^ResumableUploadTests\.' '^EndToEndTests\.ClientTests'
-test:
+# FloorTests does not. Tests/run.py runs lint, check, the module's tests and all Swift tests to their end, and names the
+# failures and the slowest tests; `test-all` includes what `test` leaves out (CONTRIBUTING.md).
+BUILD_TESTS = swift build --build-tests --explicit-target-dependency-import-check error
+test test-all:
 	@deploy/install-dependencies.sh test
-	$(MAKE) --no-print-directory lint
-	swift build --build-tests --explicit-target-dependency-import-check error
-	$(MAKE) --no-print-directory check
-	$(MAKE) --no-print-directory module-test
-	$(MAKE) --no-print-directory nginx-org-test
-	Tests/swift-test.sh --explicit-target-dependency-import-check error --filter $(FIRST_TESTS)
-	Tests/swift-test.sh --explicit-target-dependency-import-check error --skip $(FIRST_TESTS) \
-	    $(ASYNC_TESTS:%=--skip %)
-	SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=1 \
-	    Tests/swift-test.sh --explicit-target-dependency-import-check error $(ASYNC_TESTS:%=--filter %)
-	SPOOLGATE_LANE=0 Tests/swift-test.sh --explicit-target-dependency-import-check error \
-	    --filter $(LANE_TESTS)
+	$(BUILD_TESTS)
+	@$(MAKE) --no-print-directory module
+	Tests/run.py $(if $(filter test-all,$@),--all)
 
 # The first tests for a change of the protocol, the spool or the gateway.
 test-quick:
@@ -128,10 +112,7 @@ sanitize:
 	    export SPOOLGATE_SANITIZER=$$name; \
 	    options="--sanitize=$$name --scratch-path .build/$$name"; \
 	    swift build --build-tests $$options && \
-	    swift test --skip-build $$options --filter $(FIRST_TESTS) && \
-	    swift test --skip-build $$options --skip $(FIRST_TESTS) $(ASYNC_TESTS:%=--skip %) && \
-	    SWT_EXPERIMENTAL_MAXIMUM_PARALLELIZATION_WIDTH=1 \
-	        swift test --skip-build $$options $(ASYNC_TESTS:%=--filter %) || exit 1; \
+	    Tests/run.py --all --tests --binary .build/$$name/debug/spoolgatePackageTests.xctest || exit 1; \
 	done
 
 lint:
