@@ -18,7 +18,6 @@ It reports which resources of nginx ran out. It needs nginx, openssl and Python'
 """
 
 import argparse
-import http.client
 import json
 import os
 import pathlib
@@ -34,7 +33,16 @@ import tempfile
 import threading
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.dont_write_bytecode = True
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+
+from lab import exchange, processes, slow
+from lab.gateway import Gateway, certify, ship, start_nginx
+from lab.http1 import Closed
+from lab.processes import ROOT, NeverHappened, free_ports, must
+
+RELEASE = f"{ROOT}/.build/release/spoolgate"
+ASKER = pathlib.Path(__file__).with_name("asker.py")
 STREAMS = 127
 LONGEST = 1.0
 # The most MiB that one turn may add to memory after the second.
@@ -42,14 +50,6 @@ GROWTH = 4
 # Descriptors that may stay open beyond those before: two for each kept-alive connection to the authorizer
 # (`ConnectionPool.capacity`), and some temporary ones.
 KEPT = 2 * 32 + 8
-
-
-def free_ports(count):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 class Silent:
@@ -78,9 +78,7 @@ class Stage:
         self.port, self.tls_port = free_ports(2)
         self.upstream, self.authorizer = Silent(), Silent()
         (self.directory / "delivered").mkdir()
-        self.socket_path = socket_path = self.directory / "spoolgate.sock"
-        (self.directory / "spoolgate.yaml").write_text(f"""
-listen: unix:{socket_path}
+        self.gateway = Gateway(self.directory, f"""
 socket-mode: "0666"
 spool: {{directory: {self.directory}/spool, reserve: 16MiB}}
 timeouts: {{stall: 120s}}
@@ -91,87 +89,60 @@ routes:
   asked:
     upstream: "directory:{self.directory}/delivered"
     authorize: {{url: "http://127.0.0.1:{self.authorizer.port}/ask", timeout: 20s}}
-""")
-        self.write_nginx(socket_path, nginx_limits)
+""", program)
 
         def limit():
             if descriptors:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
-        self.log = open(self.directory / "spoolgate.log", "wb")
-        self.gateway = subprocess.Popen(
-            [program, "serve", "--config", self.directory / "spoolgate.yaml"],
-            stdout=self.log, stderr=self.log, preexec_fn=limit)
-        self.wait_for(lambda: socket_path.exists())
-        self.nginx = subprocess.Popen(
-            [shutil.which("nginx", path=os.environ["PATH"] + ":/usr/sbin"), "-p", self.directory / "nginx", "-e",
-             "stderr", "-c", self.directory / "nginx/nginx.conf", "-g", "daemon off;"],
-            stderr=open(self.directory / "nginx.log", "wb"))
-        self.wait_for(lambda: self.ask("OPTIONS", "/files/x")[0])
+        self.gateway.start(preexec_fn=limit)
+        self.nginx = self.start_nginx(nginx_limits)
 
-    def write_nginx(self, socket_path, nginx_limits):
-        nginx = self.directory / "nginx"
-        for name in ["log", "snippets", "modules"]:
-            (nginx / name).mkdir(parents=True)
-        subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost",
-             "-keyout", nginx / "key.pem", "-out", nginx / "certificate.pem"],
-            check=True, stderr=subprocess.DEVNULL)
+    def start_nginx(self, has_limits):
+        folder = str(self.directory / "nginx")
         marks = {"port": ("8080", f"127.0.0.1:{self.port}"), "tls-port": ("8443", f"127.0.0.1:{self.tls_port}"),
                  "certificate": (r"/\S+;", "certificate.pem;"), "key": (r"/\S+;", "key.pem;"),
-                 "socket": (r"unix:[^;]+;", f"unix:{socket_path};")}
-        for name in ["nginx.conf", "http.conf", "location.conf", "params.conf", "pass.conf", "server.conf",
-                     "snippets/spoolgate.conf"]:
-            text = (ROOT / "nginx" / name).read_text().replace("/usr/share/spoolgate/nginx/", "")
-            text = text.replace("/etc/nginx/conf.d/spoolgate*", "http*")
-            lines = []
-            for line in text.splitlines():
-                mark = re.search(r"# run: ([a-z-]+)", line)
-                if "[::]:" in line or not nginx_limits and re.match(r"limit_(conn|req) ", line):
-                    continue
-                if mark and mark[1] in marks:
-                    line = re.sub(marks[mark[1]][0], lambda _: marks[mark[1]][1], line, count=1)
-                lines.append(line)
-            text = "\n".join(lines) + "\n"
-            if name == "snippets/spoolgate.conf":
-                location = text[text.index("location ^~ /files/"):text.rindex("}") + 1]
-                for route in ["slow", "asked"]:
-                    text += location.replace("/files/", f"/{route}/").replace(
-                        "SPOOLGATE_ROUTE   default", f"SPOOLGATE_ROUTE {route}")
-            (nginx / name).write_text(text)
+                 "socket": (r"unix:[^;]+;", f"unix:{self.gateway.socket};")}
 
-    def wait_for(self, condition, seconds=20):
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            try:
-                if condition():
-                    return
-            except OSError:
-                pass
-            time.sleep(0.05)
-        sys.exit(f"timed out; the log: {(self.directory / 'spoolgate.log').read_text()[-2000:]}"
-                 f"{(self.directory / 'nginx.log').read_text()[-2000:]}")
+        def change(line, mark):
+            if not has_limits and re.match(r"limit_(conn|req) ", line):
+                return ""
+            if mark in marks:
+                line = re.sub(marks[mark][0], lambda _: marks[mark][1], line, count=1)
+            return line
 
-    def ask(self, method, target, fields=None, source="127.0.0.2", timeout=30):
-        connection = http.client.HTTPConnection(
-            "127.0.0.1", self.port, timeout=timeout, source_address=(source, 0))
-        try:
-            connection.request(method, target, headers={"Host": "localhost", **(fields or {})})
-            answer = connection.getresponse()
-            answer.read()
-            return answer.status, answer.headers
-        finally:
-            connection.close()
+        def with_routes(text):
+            location = re.search(r"(?ms)^location \^~ /files/.*\}", text)
+            for route in ["slow", "asked"] if location else []:
+                text += location[0].replace("/files/", f"/{route}/").replace(
+                    "SPOOLGATE_ROUTE   default", f"SPOOLGATE_ROUTE {route}") + "\n"
+            return text
+        ship(folder, [f"{name}.conf" for name in "nginx http location params pass server snippets/spoolgate".split()],
+             change, with_routes)
+        os.makedirs(f"{folder}/modules", exist_ok=True)
+        certify(f"{folder}/key.pem", f"{folder}/certificate.pem")
+        return start_nginx(folder, self.port)
+
+    def ask(self, method, target, fields=None, content=b"", source="127.0.0.2", patience=30):
+        return exchange.ask(self.port, method, target, fields, content, source=source, patience=patience)
 
     def create(self, route, source):
-        status, fields = self.ask("POST", f"/{route}/x", {"Upload-Complete": "?0", "Content-Length": "0"}, source)
-        assert status == 201, status
-        return re.sub(r"^https?://[^/]+", "", fields["Location"])
+        created = self.ask("POST", f"/{route}/x", {"Upload-Complete": "?0"}, source=source)
+        assert created.status == 201, created
+        return re.sub(r"^https?://[^/]+", "", created["Location"])
+
+    def asker(self, victim):
+        """Starts to retrieve the offset of an upload repeatedly (asker.py)."""
+        return subprocess.Popen([sys.executable, ASKER, str(self.port), self.gateway.socket, victim],
+                                stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def footprint(self):
-        status = pathlib.Path(f"/proc/{self.gateway.pid}/status").read_text()
-        return {"MiB": int(re.search(r"VmRSS:\s+(\d+)", status)[1]) // 1024,
-                "threads": int(re.search(r"Threads:\s+(\d+)", status)[1]),
-                "descriptors": len(os.listdir(f"/proc/{self.gateway.pid}/fd"))}
+        process = self.gateway.identity
+        return {"MiB": processes.memory(process) // 1024,
+                "threads": len(os.listdir(f"/proc/{process}/task")),
+                "descriptors": len(os.listdir(f"/proc/{process}/fd"))}
+
+    def must_calm_down(self):
+        must(60, "the gateway ends its threads", lambda: self.footprint()["threads"] <= 80)
 
     def rest(self):
         """The gateway's footprint once it is idle: the same memory for three seconds, longer than the gateway takes
@@ -194,13 +165,8 @@ routes:
         return {what: log.count(words) for what, words in lacks.items() if words in log}
 
     def stop(self):
-        for process in [self.nginx, self.gateway]:
-            process.terminate()
-        for process in [self.nginx, self.gateway]:
-            try:
-                process.wait(40)
-            except subprocess.TimeoutExpired:
-                process.kill()
+        for process in [self.nginx, self.gateway.process]:
+            process.end(40)
         shutil.rmtree(self.directory)
 
 
@@ -279,9 +245,7 @@ def attack(stage, name, connections, seconds, method, path, fields, ends):
     for _ in range(connections):
         again()
     most = {"threads": 0, "descriptors": 0, "MiB": 0}
-    asker = subprocess.Popen(
-        [sys.executable, ROOT / "Tests/Lab/Attack/asker.py", str(stage.port), stage.socket_path, victim],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    asker = stage.asker(victim)
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         time.sleep(1)
@@ -303,7 +267,7 @@ def attack(stage, name, connections, seconds, method, path, fields, ends):
     print(f"{name}: {connections} connections x {STREAMS} streams, {held} held at the end, {ended} ended; "
           f"the gateway at most {most}")
     good = all([tell(way, answers) for way, answers in seen.items()])
-    stage.wait_for(lambda: stage.footprint()["threads"] <= 80, 60)
+    stage.must_calm_down()
     return good
 
 
@@ -326,11 +290,11 @@ def run_attacks(stage, arguments):
 
     def deliver():
         try:
-            stage.ask("PATCH", mine, completing, "127.0.0.1", 600)
-        except (OSError, http.client.HTTPException):
+            stage.ask("PATCH", mine, completing, source="127.0.0.1", patience=600)
+        except Closed:
             pass
     threading.Thread(target=deliver, daemon=True).start()
-    stage.wait_for(lambda: stage.upstream.connections)
+    must(20, "the delivery begins", lambda: stage.upstream.connections)
     kinds = [
         ("creations without content", 33, "POST", "/files/x", [("upload-complete", "?1")], False),
         ("empty appends to a delivery", 8, "PATCH", mine,
@@ -371,8 +335,8 @@ def run_slow_uploads(stage, count):
     for _ in range(20):
         begin = time.monotonic()
         try:
-            status = stage.ask("HEAD", victim)[0]
-        except (OSError, http.client.HTTPException) as error:
+            status = stage.ask("HEAD", victim).status
+        except Closed as error:
             status = repr(error)
         wait = time.monotonic() - begin
         good &= wait < LONGEST and status == 204
@@ -383,110 +347,46 @@ def run_slow_uploads(stage, count):
     return good
 
 
-class Trickle:
-    """One upload at 30 bytes a second, over as many connections as it needs."""
-
-    def __init__(self, stage, number):
-        self.stage, self.source = stage, f"127.0.1.{number % 50 + 1}"
-        self.target = stage.create("files", self.source)
-        self.told, self.socket, self.connections = 0, None, 0
-
-    def ask(self):
-        """Retrieves the offset; returns false if it is lower than the acknowledged one."""
-        status, fields = self.stage.ask("HEAD", self.target, source=self.source)
-        offset = int(fields["Upload-Offset"]) if status == 204 else -1
-        kept = offset >= self.told
-        self.told = max(self.told, offset)
-        return kept
-
-    def go_on(self):
-        self.socket = socket.create_connection(("127.0.0.1", self.stage.port), 10, (self.source, 0))
-        self.socket.sendall((
-            f"PATCH {self.target} HTTP/1.1\r\nHost: localhost\r\nUpload-Complete: ?0\r\n"
-            f"Upload-Offset: {self.told}\r\nContent-Type: application/partial-upload\r\n"
-            "Content-Length: 1000000\r\n\r\n").encode())
-        self.socket.setblocking(False)
-        self.connections += 1
-
-    def send(self):
-        """Sends some bytes; returns false if the connection is closed."""
-        try:
-            self.socket.send(b"x" * 30)
-            return self.socket.recv(4096) not in (b"",)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-
-    def close(self):
-        if self.socket:
-            self.socket.close()
-        self.socket = None
-
-
 def upload(stage, size, seen):
     """Uploads as another client, again after Retry-After for a minute; records the duration and the status."""
     begin = time.monotonic()
     while True:
         pause = None
         try:
-            connection = http.client.HTTPConnection(
-                "127.0.0.1", stage.port, timeout=60, source_address=("127.0.0.3", 0))
-            connection.request("POST", "/files/other.bin", b"y" * size,
-                               {"Host": "localhost", "Upload-Complete": "?1"})
-            response = connection.getresponse()
-            status, pause = response.status, response.getheader("Retry-After")
-            connection.close()
-        except (OSError, http.client.HTTPException) as error:
+            answer = stage.ask("POST", "/files/other.bin", {"Upload-Complete": "?1"}, b"y" * size, "127.0.0.3", 60)
+            status, pause = answer.status, answer.number("Retry-After")
+        except Closed as error:
             status = repr(error)
         if status != 503 or pause is None or time.monotonic() - begin > 60:
             break
-        time.sleep(int(pause))
+        time.sleep(pause)
     seen.append((time.monotonic() - begin, status))
 
 
 def run_trickle(stage, seconds, count=1000):
     """A thousand slow uploads of fifty clients, with other clients at the same time."""
     victim = stage.create("files", "127.0.0.2")
-    slow = [Trickle(stage, number) for number in range(count)]
-    for each in slow:
-        each.go_on()
-    asker = subprocess.Popen(
-        [sys.executable, ROOT / "Tests/Lab/Attack/asker.py", str(stage.port), stage.socket_path, victim],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    waiting, uploads, lost, closed, most = [], [], 0, 0, 0
+    plan = slow.Plan(stage.port, count, 30, 1, 200, lambda number: f"127.0.1.{number % 50 + 1}", turn=1)
+    clients = slow.Clients(plan)
+    time.sleep(2 * count / plan.openings + 2)
+    asker, uploads, most = stage.asker(victim), [], 0
     begin = time.monotonic()
-    second = 0
-    while time.monotonic() - begin < seconds:
-        second += 1
-        for each in slow:
-            if each.socket and not each.send():
-                each.close()
-                waiting.append(each)
-                closed += 1
-        if waiting:
-            each = waiting.pop(0)
-            try:
-                lost += not each.ask()
-                each.go_on()
-            except (OSError, http.client.HTTPException):
-                waiting.append(each)
+    for second in range(seconds):
         if second % 5 == 0:
             threading.Thread(target=upload, args=(stage, 4 << 20, uploads), daemon=True).start()
         most = max(most, stage.footprint()["threads"])
-        time.sleep(max(0, begin + second - time.monotonic()))
+        time.sleep(max(0, begin + second + 1 - time.monotonic()))
     seen = json.loads(asker.communicate()[0])
-    open_now = sum(each.socket is not None for each in slow)
-    for each in slow:
-        each.close()
-    stage.wait_for(lambda: stage.footprint()["threads"] <= 80, 60)
-    stage.wait_for(lambda: len(uploads) >= second // 5, 60)
-    for each in slow:
-        lost += not each.ask()
+    counts = clients.counts()
+    after = clients.leave()
+    clients.stop()
+    lost = counts["lowered"] + after["lowered"]
+    stage.must_calm_down()
+    must(60, "the other client's uploads end", lambda: len(uploads) >= (seconds + 4) // 5)
     failed = [status for _, status in uploads if status != 201]
     waits = sorted(wait for wait, _ in uploads)
-    print(f"{count} slow uploads for {seconds} s: {open_now} held at the end, {closed} closed, at most {most} threads; "
-          f"{lost} offsets lowered, {sum(each.told for each in slow)} bytes kept")
+    print(f"{count} slow uploads for {seconds} s: {counts['open']} held at the end, {counts['ended']} ended and "
+          f"{counts['rejected']} rejected, at most {most} threads; {lost} offsets lowered, {after['told']} bytes kept")
     print(f"  uploads of another client: {len(uploads)}, {len(failed)} failed {failed[:3]}, "
           f"median {waits[len(waits) // 2]:.3f} s, longest {waits[-1]:.3f} s")
     good = all([tell(way, answers) for way, answers in seen.items()])
@@ -495,7 +395,7 @@ def run_trickle(stage, seconds, count=1000):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("program", nargs="?", default=ROOT / ".build/release/spoolgate")
+    parser.add_argument("program", nargs="?", default=RELEASE)
     parser.add_argument("--seconds", type=int, default=8)
     parser.add_argument("--times", type=int, default=4)
     parser.add_argument("--turns", type=int, default=5)
@@ -512,12 +412,13 @@ def main():
             good = run_trickle(stage, arguments.slow)
         else:
             good = run_attacks(stage, arguments)
-        log = (stage.directory / "spoolgate.log").read_text()
-        for line in log.splitlines():
+        for line in stage.gateway.log().splitlines():
             if re.search(r"requests rejected|slow requests interrupted|lowered|level=error", line):
                 print(" ", line[:220])
         for what, count in stage.nginx_lacks().items():
             print(f"  nginx ran out of {what} {count} times")
+    except NeverHappened as never:
+        sys.exit(f"{never}; the log: {stage.gateway.log()[-2000:]}{stage.nginx.said()[-2000:]}")
     finally:
         stage.stop()
     sys.exit(0 if good else 1)

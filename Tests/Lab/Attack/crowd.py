@@ -23,23 +23,17 @@ about as much processor time as the gateway.
 """
 
 import argparse
-import collections
-import http.client
 import json
-import multiprocessing
-import os
-import pathlib
-import selectors
-import socket
-import subprocess
 import sys
 import threading
 import time
 
-from attack import ROOT, Stage
+from attack import RELEASE, Stage
+from lab import exchange, slow
+from lab.http1 import Closed
+from lab.processes import processor
 
 PERIOD = 5
-RETURN = 1
 SETTLE = 10
 # Clients that begin in a second.
 OPENINGS = 200
@@ -47,153 +41,10 @@ LONGEST_HEAD = 0.005
 LONGEST_CREATION = 0.1
 MOST_PROCESSOR = 0.1
 MOST_ENDS = 5
-# A request that was admitted lasts longer than this; one that is rejected ends sooner, after at most a second.
-ADMITTED = 1.2
 
 
 def address(number):
     return f"127.0.{1 + number // 250 % 250}.{1 + number % 250}"
-
-
-class Client:
-    """One slow upload, over as many connections as it needs; `work` is called when something may be done."""
-
-    def __init__(self, number, port, portion, start, selector, counts):
-        self.number, self.port, self.portion, self.start = number, port, portion, start
-        self.selector, self.counts = selector, counts
-        self.target, self.told, self.ends = None, 0, 0
-        self.socket, self.state, self.due, self.begun = None, "waiting", 0, 0
-
-    def request(self, head):
-        self.socket = socket.socket()
-        self.socket.setblocking(False)
-        self.socket.bind((address(self.number), 0))
-        self.socket.connect_ex(("127.0.0.1", self.port))
-        self.head, self.received = head.encode(), b""
-        self.selector.register(self.socket, selectors.EVENT_WRITE, self)
-
-    def close(self):
-        if self.socket:
-            self.selector.unregister(self.socket)
-            self.socket.close()
-        self.socket = None
-
-    def begin(self):
-        """Creates the upload, or retrieves its offset."""
-        if self.target:
-            self.state = "asking"
-            self.request(f"HEAD {self.target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-        else:
-            self.state = "creating"
-            self.request("POST /files/slow HTTP/1.1\r\nHost: localhost\r\nUpload-Complete: ?0\r\n"
-                         "Connection: close\r\nContent-Length: 0\r\n\r\n")
-
-    def go_on(self):
-        self.state, self.begun = "sending", time.monotonic()
-        self.request(f"PATCH {self.target} HTTP/1.1\r\nHost: localhost\r\nUpload-Complete: ?0\r\n"
-                     f"Upload-Offset: {self.told}\r\nContent-Type: application/partial-upload\r\n"
-                     "Content-Length: 100000000\r\n\r\n")
-        self.due = self.begun + PERIOD * (self.number % 97) / 97
-
-    def wait(self):
-        self.close()
-        self.state, self.due = "waiting", time.monotonic() + RETURN
-
-    def writable(self):
-        try:
-            self.socket.send(self.head)
-        except OSError:
-            return self.wait()
-        self.selector.modify(self.socket, selectors.EVENT_READ, self)
-
-    def readable(self):
-        try:
-            part = self.socket.recv(65536)
-        except OSError:
-            part = b""
-        self.received += part
-        if self.state == "sending":
-            # An interim response needs no reaction.
-            if not part or b"HTTP/1.1 1" not in self.received[:12]:
-                self.ended()
-            return
-        if b"\r\n\r\n" not in self.received:
-            if not part:
-                self.wait()
-            return
-        fields = dict(line.lower().split(b": ", 1) for line in self.received.split(b"\r\n\r\n")[0].split(b"\r\n")[1:])
-        status = int(self.received.split()[1])
-        state = self.state
-        self.close()
-        if state == "creating" and status == 201:
-            location = self.received.split(b"ocation: ")[1].split(b"\r\n")[0].decode()
-            self.target = "/" + location.split("/", 3)[3]
-            # Once every client has an upload, each needs a thread for its content.
-            self.state, self.due = "waiting", self.start + self.number / OPENINGS
-        elif state == "asking" and status == 204:
-            offset = int(fields[b"upload-offset"])
-            self.counts["lowered"] += offset < self.told
-            self.told = max(self.told, offset)
-            self.go_on()
-        else:
-            self.wait()
-
-    def ended(self):
-        if time.monotonic() - self.begun > ADMITTED:
-            self.counts["ended"] += 1
-            self.ends += 1
-            self.counts["twice"] += self.ends > 1
-        else:
-            self.counts["rejected"] += 1
-        self.wait()
-
-    def tick(self, now):
-        if now < self.due:
-            return
-        if self.state == "waiting":
-            self.begin()
-        elif self.state == "sending" and self.selector.get_key(self.socket).events == selectors.EVENT_READ:
-            self.due = now + PERIOD
-            try:
-                self.socket.send(b"x" * self.portion)
-            except OSError:
-                self.ended()
-
-
-def run_clients(count, port, portion, pipe):
-    """A process with the slow clients; each message asks for the counts since the last one, None for the end."""
-    selector, counts = selectors.DefaultSelector(), collections.Counter()
-    now = time.monotonic()
-    start = now + count / OPENINGS + 2
-    clients = [Client(number, port, portion, start, selector, counts) for number in range(count)]
-    for client in clients:
-        client.due = now + client.number / OPENINGS
-    while True:
-        for key, _ in selector.select(0.05):
-            (key.data.writable if key.events == selectors.EVENT_WRITE else key.data.readable)()
-        now = time.monotonic()
-        for client in clients:
-            client.tick(now)
-        if pipe.poll():
-            if pipe.recv() is None:
-                return
-            pipe.send({**counts, "open": sum(client.state == "sending" for client in clients)})
-            counts.clear()
-
-
-class Clients:
-    def __init__(self, count, port, portion):
-        self.pipe, other = multiprocessing.Pipe()
-        self.process = multiprocessing.Process(target=run_clients, args=(count, port, portion, other), daemon=True)
-        self.process.start()
-
-    def counts(self):
-        self.pipe.send("counts")
-        return collections.Counter(self.pipe.recv())
-
-    def stop(self):
-        self.pipe.send(None)
-        self.process.join()
 
 
 class Creator(threading.Thread):
@@ -214,20 +65,11 @@ def create(port):
     """Uploads as another client; returns the duration, the status, and Retry-After or None."""
     begin = time.monotonic()
     try:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60, source_address=("127.0.0.3", 0))
-        connection.request("POST", "/files/other.bin", b"y" * 1000, {"Host": "localhost", "Upload-Complete": "?1"})
-        response = connection.getresponse()
-        response.read()
-        connection.close()
-        return time.monotonic() - begin, response.status, response.getheader("Retry-After")
-    except (OSError, http.client.HTTPException) as error:
+        answer = exchange.ask(port, "POST", "/files/other.bin", {"Upload-Complete": "?1"}, b"y" * 1000,
+                              source="127.0.0.3", patience=60)
+        return time.monotonic() - begin, answer.status, answer.number("Retry-After")
+    except Closed as error:
         return time.monotonic() - begin, repr(error), None
-
-
-def processor(process):
-    """The seconds of processor time that a process has used."""
-    fields = pathlib.Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def percentile(values, share):
@@ -241,16 +83,14 @@ def measure(arguments, percent):
     try:
         victim = stage.create("files", "127.0.0.2")
         count = arguments.threads * percent // 100
-        clients = Clients(count, stage.port, arguments.rate * PERIOD)
+        clients = slow.Clients(slow.Plan(stage.port, count, arguments.rate * PERIOD, PERIOD, OPENINGS, address))
         time.sleep(2 * count / OPENINGS + 2 + SETTLE)
         clients.counts()
-        asker = subprocess.Popen(
-            [sys.executable, ROOT / "Tests/Lab/Attack/asker.py", str(stage.port), stage.socket_path, victim],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        asker = stage.asker(victim)
         creator = Creator(stage.port)
-        begin, used = time.monotonic(), processor(stage.gateway)
+        begin, used = time.monotonic(), processor(stage.gateway.identity)
         time.sleep(arguments.seconds)
-        spent, used = time.monotonic() - begin, processor(stage.gateway) - used
+        spent, used = time.monotonic() - begin, processor(stage.gateway.identity) - used
         counts = clients.counts()
         creator.is_over = True
         heads = json.loads(asker.communicate()[0])
@@ -311,53 +151,19 @@ def run_steps(arguments):
 def run_silent(arguments):
     """Every thread receives one byte in 50 seconds; a creation must succeed within a minute."""
     stage = Stage(arguments.program, False, 0, arguments.threads)
-    held, is_over = [], False
-
-    def hold(number):
-        client = socket.create_connection(("127.0.0.1", stage.port), 10, (address(number), 0))
-        client.sendall(b"PUT /files/slow HTTP/1.1\r\nHost: localhost\r\nUpload-Complete: ?1\r\n"
-                       b"Content-Length: 1000000\r\n\r\nx")
-        client.setblocking(False)
-        return client, time.monotonic() + 50
-
-    def attack():
-        returns = []
-        while not is_over:
-            now = time.monotonic()
-            for number, (client, due) in enumerate(held):
-                if client is None:
-                    continue
-                try:
-                    if now > due:
-                        client.send(b"x")
-                        held[number] = client, now + 50
-                    if client.recv(4096).startswith(b"HTTP/1.1 104"):
-                        continue
-                except BlockingIOError:
-                    continue
-                except OSError:
-                    pass
-                client.close()
-                held[number] = None, 0
-                returns.append((now + RETURN, number))
-            while returns and returns[0][0] < now:
-                number = returns.pop(0)[1]
-                held[number] = hold(number)
-            time.sleep(0.05)
     try:
-        held += [hold(number) for number in range(arguments.threads)]
-        time.sleep(2)
-        attacker = threading.Thread(target=attack, daemon=True)
-        attacker.start()
+        plan = slow.Plan(stage.port, arguments.threads, 1, 50, OPENINGS, address, resumes=False, length=1_000_000)
+        clients = slow.Clients(plan)
+        time.sleep(arguments.threads / OPENINGS + 2)
         begin, statuses = time.monotonic(), []
         while time.monotonic() - begin < 60:
             _, status, pause = create(stage.port)
             statuses.append(status)
             if status != 503:
                 break
-            time.sleep(int(pause))
-        wait, is_over = time.monotonic() - begin, True
-        attacker.join()
+            time.sleep(pause)
+        wait = time.monotonic() - begin
+        clients.stop()
     finally:
         stage.stop()
     print(f"{arguments.threads} threads with a byte in 50 s: a creation received {statuses} in {wait:.0f} s")
@@ -366,7 +172,7 @@ def run_silent(arguments):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("program", nargs="?", default=ROOT / ".build/release/spoolgate")
+    parser.add_argument("program", nargs="?", default=RELEASE)
     parser.add_argument("--threads", type=int, default=400)
     parser.add_argument("--seconds", type=int, default=20)
     parser.add_argument("--rate", type=int, default=100)

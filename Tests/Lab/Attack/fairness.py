@@ -14,18 +14,19 @@ import asyncio
 import multiprocessing
 import os
 import pathlib
-import re
 import shutil
-import socket
 import statistics
-import struct
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.dont_write_bytecode = True
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
+
+from lab import fastcgi, gateway
+from lab.processes import ROOT, free_ports, must
+
 HOGS = 64
 WORKERS = 2
 # The slots, of 48 by default, that one client of one application may use.
@@ -76,10 +77,7 @@ class Application:
     """The application, in a separate process."""
 
     def __init__(self):
-        sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
-        self.ports = [each.getsockname()[1] for each in sockets]
-        for each in sockets:
-            each.close()
+        self.ports = free_ports(2)
         self.pipe, theirs = multiprocessing.Pipe()
         self.process = multiprocessing.Process(target=serve, args=(theirs, self.ports), daemon=True)
         self.process.start()
@@ -89,37 +87,23 @@ class Application:
         return self.pipe.recv()
 
     def wait_for(self, what, condition):
-        deadline = time.monotonic() + LONGEST
-        while not condition(counts := self.tell("count")):
-            if time.monotonic() > deadline:
-                sys.exit(f"not within {LONGEST} s: {what}; the application has {counts}")
-            time.sleep(0.05)
+        must(LONGEST, what, lambda: condition(self.tell("count")))
 
 
-class Gateway:
+class Gateway(gateway.Gateway):
     """The gateway, in a separate directory."""
 
     def __init__(self, program, ports):
-        memory = pathlib.Path("/dev/shm")
-        self.directory = pathlib.Path(tempfile.mkdtemp(
-            prefix="spoolgate-fairness-", dir=memory if os.access(memory, os.W_OK) else None))
-        self.path = str(self.directory / "spoolgate.sock")
-        settings = self.directory / "spoolgate.yaml"
-        settings.write_text(f"""
-listen: "unix:{self.path}"
-spool: {{directory: "{self.directory}/spool", reserve: 1MiB}}
+        memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+        directory = tempfile.mkdtemp(prefix="spoolgate-fairness-", dir=memory)
+        super().__init__(directory, f"""
+spool: {{directory: "{directory}/spool", reserve: 1MiB}}
 log-level: warning
 routes:
   default: {{upstream: "http://127.0.0.1:{ports[0]}", limits: {{min-size: 0}}, queue: {{minimum-backoff: 1s}}}}
   other: {{upstream: "http://127.0.0.1:{ports[1]}", limits: {{min-size: 0}}}}
-""")
-        self.log = open(self.directory / "log", "wb")
-        self.process = subprocess.Popen([program, "serve", "--config", settings], stdout=self.log, stderr=self.log)
-        deadline = time.monotonic() + 20
-        while not os.path.exists(self.path):
-            if time.monotonic() > deadline or self.process.poll() is not None:
-                sys.exit(f"the gateway did not start: {(self.directory / 'log').read_text()[-2000:]}")
-            time.sleep(0.02)
+""", program)
+        self.start()
 
     def upload(self, route, client, target):
         """Sends an upload in one request; returns the status, or None if the connection was closed."""
@@ -127,30 +111,12 @@ routes:
                   "SPOOLGATE_ROUTE": route, "SPOOLGATE_ORIGIN": "http://localhost", "REQUEST_SCHEME": "http",
                   "SPOOLGATE_INTERIM": "104", "CONTENT_LENGTH": "5", "HTTP_UPLOAD_COMPLETE": "?1",
                   "HTTP_UPLOAD_DRAFT_INTEROP_VERSION": "8"}
-        parameters = b"".join(struct.pack(">BB", len(name), len(value)) + name.encode() + value.encode()
-                              for name, value in fields.items())
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(LONGEST)
-            connection.connect(self.path)
-            connection.sendall(record(1, b"\0\1\0\0\0\0\0\0") + record(4, parameters) + record(4, b"")
-                               + record(5, b"hello") + record(5, b""))
-            received = b""
-            while part := connection.recv(4096):
-                received += part
-        statuses = [int(status) for status in re.findall(rb"Status: (\d{3})", received)]
-        return next((status for status in statuses if status >= 200), None)
+        said = fastcgi.ask(self.socket, fastcgi.request(fields, b"hello"), LONGEST)
+        return next((status for status in fastcgi.statuses(said) if status >= 200), None)
 
     def stop(self):
-        self.process.terminate()
-        try:
-            self.process.wait(40)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
+        self.process.end(40)
         shutil.rmtree(self.directory)
-
-
-def record(kind, content):
-    return struct.pack(">BBHHBB", 1, kind, 1, len(content), 0, 0) + content
 
 
 def measure(gateway, count):
@@ -207,7 +173,7 @@ def beside_hogs(gateway, application, count):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("program", nargs="?", default=ROOT / ".build/release/spoolgate")
+    parser.add_argument("program", nargs="?", default=f"{ROOT}/.build/release/spoolgate")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--deliveries", type=int, default=2000)
     arguments = parser.parse_args()

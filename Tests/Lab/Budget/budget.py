@@ -15,14 +15,17 @@ import argparse
 import os
 import re
 import shutil
-import signal
 import socket
-import struct
 import subprocess
 import sys
 import tempfile
 import threading
-import time
+
+sys.dont_write_bytecode = True
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from lab import fastcgi, gateway
+from lab.processes import NeverHappened, must
 
 # BUDGET: the maximum of user instructions for one request, before the allowance; lower it if a change saves some.
 # AIM: the goal. A plain upload is counted without copies, since libcurl makes one.
@@ -42,9 +45,7 @@ FEATURES = {
     "SWIFT_DETERMINISTIC_HASHING": "1",
 }
 
-SETTINGS = """
-listen: "unix:{work}/gateway.sock"
-spool:
+SETTINGS = """spool:
   directory: "{work}/spool"
   reserve: 1MiB
 log-level: warning
@@ -86,16 +87,6 @@ class Upstream(threading.Thread):
                 connection.sendall(b"HTTP/1.1 201 Created\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nok")
 
 
-def record(kind, content=b""):
-    return struct.pack(">BBHHBx", 1, kind, 1, len(content), 0) + content
-
-
-def pairs(fields):
-    def length(text):
-        return struct.pack(">B" if len(text) < 128 else ">I", len(text) | (0 if len(text) < 128 else 1 << 31))
-    return b"".join(length(name) + length(value) + name.encode() + value.encode() for name, value in fields.items())
-
-
 def request(method, target, fields=(), content=b"", route="default"):
     """The records of one request, as nginx with the shipped parameters sends them."""
     parameters = {
@@ -106,68 +97,35 @@ def request(method, target, fields=(), content=b"", route="default"):
         "HTTP_HOST": "upload.example", "HTTP_USER_AGENT": "budget/1", "HTTP_ACCEPT": "*/*",
     }
     parameters.update({"HTTP_" + name.upper().replace("-", "_"): value for name, value in fields})
-    records = record(1, b"\0\1\0\0\0\0\0\0") + record(4, pairs(parameters)) + record(4)
-    for begin in range(0, len(content), 32768):
-        records += record(5, content[begin:begin + 32768])
-    return records + record(5)
+    return fastcgi.request(parameters, content)
 
 
 def ask(path, records, expected):
     """Sends one request and returns the output; the final response must have the status `expected`."""
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(60)
-        connection.connect(path)
-        connection.sendall(records)
-        received = b""
-        while part := connection.recv(1 << 16):
-            received += part
-    output, ended = b"", False
-    while len(received) >= 8:
-        kind, count, padding = received[1], struct.unpack(">H", received[4:6])[0], received[6]
-        if kind == 6:
-            output += received[8:8 + count]
-        ended = ended or kind == 3
-        received = received[8 + count + padding:]
-    statuses = re.findall(rb"Status: (\d+)", output)
-    if not ended or not statuses or int(statuses[-1]) != expected:
+    output = fastcgi.ask(path, records)
+    if fastcgi.statuses(output)[-1:] != [expected]:
         raise RuntimeError(f"expected {expected}, received {output[:300]!r}")
     return output
 
 
-class Gateway:
+class Gateway(gateway.Gateway):
     """The daemon in callgrind."""
 
     def __init__(self, program, work, upstream):
-        self.work, self.path = work, os.path.join(work, "gateway.sock")
-        settings = os.path.join(work, "spoolgate.yaml")
-        with open(settings, "w") as file:
-            file.write(SETTINGS.format(work=work, port=upstream.port))
-        self.log = open(os.path.join(work, "log"), "w+")
+        self.work = work
         # Valgrind cannot read Swift's debugging information; function names remain.
-        bare = os.path.join(work, "spoolgate")
+        bare = os.path.join(work, "bare")
         subprocess.run(["strip", "--strip-debug", "-o", bare, program], check=True)
         # One processor for all threads, as in valgrind, so that scheduling matters less.
-        self.process = subprocess.Popen(
-            ["valgrind", "--tool=callgrind", "--fair-sched=yes", f"--callgrind-out-file={work}/out",
-             "--dump-line=no", bare, "serve", "--config", settings],
-            stdout=self.log, stderr=self.log, env={**os.environ, **FEATURES})
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                ask(self.path, request("HEAD", "/.well-known/none"), 201)
-                return
-            except (OSError, RuntimeError) as error:
-                if self.process.poll() is not None or time.monotonic() > deadline:
-                    raise RuntimeError(f"the gateway did not start: {error}\n{self.written()}") from error
-                time.sleep(0.1)
+        valgrind = ["valgrind", "--tool=callgrind", "--fair-sched=yes", f"--callgrind-out-file={work}/out",
+                    "--dump-line=no"]
+        super().__init__(work, SETTINGS.format(work=work, port=upstream.port), bare, valgrind)
 
-    def written(self):
-        self.log.flush()
-        with open(self.log.name) as file:
-            return file.read()[-3000:]
+    def start(self):
+        super().start(60, environment=FEATURES)
 
     def control(self, *arguments):
-        subprocess.run(["callgrind_control", *arguments, str(self.process.pid)], check=True, stdout=subprocess.DEVNULL,
+        subprocess.run(["callgrind_control", *arguments, str(self.identity)], check=True, stdout=subprocess.DEVNULL,
                        stderr=subprocess.DEVNULL)
 
     def count(self, run):
@@ -177,26 +135,17 @@ class Gateway:
         name = "counted"
         before = set(os.listdir(self.work))
         self.control("-d", name)
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            fresh = [file for file in set(os.listdir(self.work)) - before if file.startswith("out")]
-            if fresh and self.is_whole(os.path.join(self.work, fresh[0])):
-                return os.path.join(self.work, fresh[0])
-            time.sleep(0.05)
-        raise RuntimeError("callgrind wrote no profile")
+
+        def fresh():
+            files = (f"{self.work}/{file}" for file in set(os.listdir(self.work)) - before if file.startswith("out"))
+            return next(filter(self.is_whole, files), None)
+        must(60, "callgrind writes a profile", fresh)
+        return fresh()
 
     @staticmethod
     def is_whole(path):
         with open(path) as file:
             return re.search(r"^totals: \d+", file.read(), re.M) is not None
-
-    def end(self):
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            self.process.wait(60)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
 
 
 def instructions(profile, count):
@@ -242,17 +191,18 @@ def main():
     if not shutil.which("valgrind"):
         print("The budget was not measured: valgrind is not installed.", file=sys.stderr)
         return 69
-    work, upstream, gateway, above = tempfile.mkdtemp(prefix="budget."), Upstream(), None, False
+    work, upstream, daemon, above = tempfile.mkdtemp(prefix="budget."), Upstream(), None, False
     upstream.start()
     try:
-        gateway = Gateway(options.spoolgate, work, upstream)
+        daemon = Gateway(options.spoolgate, work, upstream)
+        daemon.start()
         print(f"{'':8}{'instructions':>14}{'for copying':>18}{'budget':>10}{'aim':>10}")
-        for name, (records, expected) in scenarios(gateway.path).items():
+        for name, (records, expected) in scenarios(daemon.socket).items():
             if options.scenario and name not in options.scenario:
                 continue
             for _ in range(WARM):
-                ask(gateway.path, records, expected)
-            profile = gateway.count(lambda: [ask(gateway.path, records, expected) for _ in range(COUNTED)])
+                ask(daemon.socket, records, expected)
+            profile = daemon.count(lambda: [ask(daemon.socket, records, expected) for _ in range(COUNTED)])
             total, copied = instructions(profile, COUNTED)
             held = total - copied if name == "plain" else total
             is_above = held > BUDGET[name] * ALLOWANCE
@@ -263,14 +213,14 @@ def main():
                 os.makedirs(options.profile, exist_ok=True)
                 shutil.copy(profile, os.path.join(options.profile, name))
         return 1 if above else 0
-    except (RuntimeError, OSError, subprocess.CalledProcessError) as error:
+    except (RuntimeError, OSError, NeverHappened, subprocess.CalledProcessError) as error:
         print(f"The budget could not be measured: {error}", file=sys.stderr)
-        if gateway:
-            print(gateway.written(), file=sys.stderr)
+        if daemon:
+            print(daemon.log()[-3000:], file=sys.stderr)
         return 70
     finally:
-        if gateway:
-            gateway.end()
+        if daemon and daemon.process:
+            daemon.process.end(60)
         shutil.rmtree(work, ignore_errors=True)
 
 

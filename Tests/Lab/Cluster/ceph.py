@@ -7,15 +7,13 @@ when it closes it, and so do the children that it starts then.
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import uuid
 
-from processes import Process, Unavailable, free_ports, must, run, wait
+from lab.processes import Process, Unavailable, free_ports, lacking, must, run, unusable, wait
 
 PROGRAMS = "ceph ceph-mon ceph-mgr ceph-osd ceph-mds ceph-fuse monmaptool".split()
-FUSE = "/dev/fuse"
 
 # Without authentication there are no keys for encryption. The kernel must not cache content: it would keep
 # returning the cached content of a file that two clients have open, even after the other one has written to it.
@@ -71,16 +69,7 @@ public addrv = {monitor}/0
 
 def missing():
     """The reason why Ceph cannot run here; None if it can."""
-    if not os.path.exists(FUSE):
-        return f"{FUSE} is missing"
-    lacking = [name for name in PROGRAMS if not shutil.which(name)]
-    if lacking:
-        return f"{lacking[0]} is missing (deploy/install-dependencies.sh cluster)"
-    try:
-        os.close(os.open(FUSE, os.O_RDWR))
-    except OSError as error:
-        return f"{FUSE} cannot be opened: {error.strerror}"
-    return None
+    return lacking("cluster", *PROGRAMS) or unusable("/dev/fuse")
 
 
 class Ceph:

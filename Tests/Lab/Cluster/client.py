@@ -9,7 +9,8 @@ import threading
 import time
 import urllib.parse
 
-from wire import STEP, Cut, Exchange, ask
+from Cluster.wire import Closed, ask, begin
+from lab.exchange import STEP
 
 ANSWERED, UNKNOWN, GONE = "answered", "unknown", "gone"
 
@@ -90,7 +91,7 @@ class Client:
                     self.create()
                 else:
                     self.resume()
-            except Cut as cut:
+            except Closed as cut:
                 self._hear(cut)
                 # A node may be restarting.
                 time.sleep(0.02)
@@ -121,7 +122,7 @@ class Client:
             head = self.head()
             if head.status != 204:
                 return self.take(head)
-            offset = self.note(head.offset())
+            offset = self.note(head.offset)
             if head["upload-complete"] == "?1" and offset != len(self.task.content):
                 self.faults.append(f"complete at {offset} of {len(self.task.content)}")
         left = len(self.task.content) - offset
@@ -133,14 +134,25 @@ class Client:
 
     def append(self, offset, size):
         content = self.task.content[offset : offset + size]
+        self._exchange("PATCH", self.current.location, self._fields(offset, size), content, offset)
+
+    def _fields(self, offset, size):
         is_last = offset + size == len(self.task.content)
-        fields = {
+        return {
             "Upload-Offset": offset,
             "Upload-Complete": "?1" if is_last else "?0",
             "Content-Type": "application/partial-upload",
-            "Content-Length": len(content),
+            "Content-Length": size,
         }
-        self._exchange("PATCH", self.current.location, fields, content, offset)
+
+    def begin_rest(self, until):
+        """Begins an append of all that is left, and sends the content up to `until`; the test sends the rest."""
+        offset = self.current.told
+        fields = self._fields(offset, len(self.task.content) - offset)
+        exchange = self.open("PATCH", self.current.location, fields)
+        self.current.sent = until
+        exchange.send(self.task.content[offset:until])
+        return exchange
 
     def head(self):
         return ask(self._port, "HEAD", self.current.location, self._where("HEAD"))
@@ -152,18 +164,12 @@ class Client:
         recovers them.
         """
         deadline = time.monotonic() + seconds
-        size = len(self.task.content)
-        fields = {
-            "Upload-Offset": size,
-            "Upload-Complete": "?1",
-            "Content-Type": "application/partial-upload",
-            "X-Node": node,
-        }
+        fields = {**self._fields(len(self.task.content), 0), "X-Node": node}
         while True:
             try:
                 answer = ask(self._port, "PATCH", self.current.location, fields)
                 break
-            except Cut as cut:
+            except Closed as cut:
                 if time.monotonic() > deadline:
                     self.faults.append(f"no replay: {cut}")
                     return
@@ -182,9 +188,7 @@ class Client:
 
     def open(self, method, target, fields):
         """Begins a request whose content is sent by the test."""
-        exchange = Exchange(self._port, method, target, {**fields, **self._where(method)})
-        exchange.on_interim(self.take_interim)
-        return exchange
+        return begin(self._port, method, target, {**fields, **self._where(method)}, on_interim=self.take_interim)
 
     def _exchange(self, method, target, fields, content, offset=0):
         self._was_told = False
@@ -211,7 +215,7 @@ class Client:
                 else:
                     # Like a network that drops everything: the node does not detect it.
                     self._left_open.append(exchange)
-                raise Cut("by itself")
+                raise Closed("by itself")
         self._pass("completing")
         self.take(exchange.final())
 
@@ -223,7 +227,7 @@ class Client:
         if response.status == 104:
             self._take_location(response)
             if response["upload-offset"] is not None:
-                self.note(response.offset())
+                self.note(response.offset)
 
     def _take_location(self, response):
         if self.current.location is None and response["location"]:
@@ -243,7 +247,7 @@ class Client:
             self.current.end = ANSWERED
         elif status in (201, 204, 409):
             self._take_location(response)
-            self.note(response.offset())
+            self.note(response.offset)
             self._was_told = True
         elif status == 404:
             self.current.end = GONE

@@ -6,18 +6,14 @@ or, with a shared spool, the upload's identity.
 
 import os
 import re
-import shutil
-import signal
-import socket
 
-from gateway import ROOT
-from processes import Process, free_ports, must
+from lab.gateway import ship, ship_module, start_nginx, write
+from lab.processes import MODULE, free_ports
 
 FILES = (
     "nginx.conf http.conf spoolgate_nodes.conf location.conf params.conf server.conf"
     " snippets/spoolgate.conf"
 ).split()
-MODULE = os.path.join(ROOT, ".build/nginx-module/ngx_http_interim_module.so")
 
 FORCED = """
 map $http_x_node $cluster_node {{
@@ -53,29 +49,11 @@ class Front:
         self._process = None
 
     def start(self):
-        for name in ("log", "snippets", "modules/upstream"):
-            os.makedirs(os.path.join(self._folder, name))
         if self.has_module:
-            shutil.copy(MODULE, os.path.join(self._folder, "modules"))
-            for source, target in (("interim", ""), ("keepalive", "upstream/")):
-                shutil.copy(
-                    os.path.join(ROOT, f"nginx/module/{source}.conf"),
-                    os.path.join(self._folder, f"modules/{target}{source}.conf"),
-                )
-        for name in FILES:
-            with open(os.path.join(ROOT, "nginx", name)) as file:
-                text = self._with_further_nodes(file.read())
-            lines = [self._filled(line) for line in text.splitlines()]
-            with open(os.path.join(self._folder, name), "w") as file:
-                file.write("\n".join(lines) + "\n")
-        with open(os.path.join(self._folder, "forced.conf"), "w") as file:
-            file.write(self._forced())
-        self._process = Process(
-            ["nginx", "-p", self._folder, "-c", "nginx.conf", "-g", "daemon off;"],
-            os.path.join(self._folder, "log/start.log"),
-            {"PATH": os.environ["PATH"] + ":/usr/sbin:/sbin"},
-        )
-        must(20, "nginx listens: " + self._process.said(), self._listens)
+            ship_module(self._folder)
+        ship(self._folder, FILES, self._filled, self._with_further_nodes)
+        write(f"{self._folder}/forced.conf", self._forced())
+        self._process = start_nginx(self._folder, self.port)
 
     @property
     def identity(self):
@@ -83,18 +61,7 @@ class Front:
 
     def stop(self):
         if self._process:
-            self._process.send(signal.SIGTERM)
-            self._process.wait(10)
-            self._process.kill()
-
-    def _listens(self):
-        if self._process.status is not None:
-            raise RuntimeError("nginx ended: " + self._process.said()[-500:])
-        try:
-            socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
-            return True
-        except OSError:
-            return False
+            self._process.end(10)
 
     def _forced(self):
         if not self._is_shared:
@@ -120,10 +87,8 @@ class Front:
             )
         return text
 
-    def _filled(self, line):
-        line = line.replace("/usr/share/spoolgate/nginx/", "")
-        line = line.replace("/etc/nginx/conf.d/spoolgate*", "http*")
-        if "[::]:" in line or "# run: tls-port" in line or "ssl_certificate" in line:
+    def _filled(self, line, mark):
+        if mark == "tls-port" or "ssl_certificate" in line:
             return ""
         if "include pass*.conf" in line:
             return "fastcgi_pass $cluster_node; fastcgi_next_upstream error timeout;"
@@ -133,15 +98,11 @@ class Front:
         line = re.sub(r"worker_connections \d+", f"worker_connections {self._connections}", line)
         files = self._connections + 400
         line = re.sub(r"worker_rlimit_nofile \d+", f"worker_rlimit_nofile {files}", line)
-        marked = re.search(r"# run: ([a-z0-9-]+)", line)
-        if marked is None:
-            return line
-        mark = marked.group(1)
         if mark == "port":
             return line.replace("8080", f"127.0.0.1:{self.port}")
         if mark == "module" and self.has_module:
             return line.replace("#", "", 1)
-        if re.fullmatch(r"n\d", mark):
+        if mark and re.fullmatch(r"n\d+", mark):
             # One of the three is never running.
             nobody = "unix:" + os.path.join(self._folder, "nobody.sock")
             return re.sub(r"10\.0\.0\.\d:9000", self._addresses.get(mark, nobody), line)

@@ -3,14 +3,11 @@
 import json
 import os
 import re
-import signal
-import socket
-import struct
 import subprocess
 
-from processes import NeverHappened, Process, Unavailable, must, run
-
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+from lab import gateway
+from lab.gateway import write
+from lab.processes import run
 
 # The interval of the daemons' queue runs, in seconds.
 QUEUE_RUN = 2
@@ -18,8 +15,7 @@ QUEUE_RUN = 2
 # The exit status of a fenced daemon.
 FENCED = 75
 
-SETTINGS = """listen: unix:{directory}/spoolgate.sock
-socket-mode: "0666"
+SETTINGS = """socket-mode: "0666"
 node: {name}
 spool:
   directory: {spool}
@@ -41,96 +37,43 @@ routes:
 OTHER_BOOT = 'mount --bind "$0" /proc/sys/kernel/random/boot_id && exec "$@"'
 
 
-def program():
-    """The path of the built program."""
-    named = os.environ.get("SPOOLGATE")
-    if named:
-        return named
-    for configuration in ("release", "debug"):
-        path = os.path.join(ROOT, ".build", configuration, "spoolgate")
-        if os.access(path, os.X_OK):
-            return path
-    raise Unavailable("the program is missing: make build, or SPOOLGATE=path")
-
-
-def admin_page(path, target):
-    """A page of a daemon's admin socket, requested by FastCGI as nginx does."""
-    with socket.socket(socket.AF_UNIX) as one:
-        one.settimeout(20)
-        one.connect(path)
-        # In one write: the daemon may respond and close before it has read the empty record at the end of the
-        # content.
-        one.sendall(admin_question(target))
-        return admin_answer(b"".join(iter(lambda: one.recv(1 << 16), b"")))
-
-
-def admin_question(target):
-    pairs = ((b"REQUEST_METHOD", b"GET"), (b"REQUEST_URI", target.encode()))
-    parameters = b"".join(struct.pack("BB", len(n), len(v)) + n + v for n, v in pairs)
-    request = ((1, b"\0\1" + bytes(6)), (4, parameters), (4, b""), (5, b""))
-    return b"".join(
-        struct.pack(">BBHHBB", 1, kind, 1, len(content), 0, 0) + content
-        for kind, content in request
+def settings(name, spool, upstream, is_shared, threads=500):
+    """A node's settings, without `listen`."""
+    return SETTINGS.format(
+        name=name,
+        spool=spool,
+        shared="true" if is_shared else "false",
+        queue_run=QUEUE_RUN,
+        upstream=upstream,
+        threads=threads,
     )
 
 
-def admin_answer(rest):
-    page = b""
-    while rest:
-        _, kind, _, length, padding, _ = struct.unpack(">BBHHBB", rest[:8])
-        page += rest[8 : 8 + length] if kind == 6 else b""
-        rest = rest[8 + length + padding :]
-    return page.decode()
+def queue_runs(metrics):
+    """The number of queue runs since a daemon started, in the page of its metrics."""
+    return int(re.search(r"^spoolgate_queue_runs_total (\d+)", metrics, re.M)[1])
 
 
-class Gateway:
+class Gateway(gateway.Gateway):
     """A daemon; after it has ended for any reason, `start` may be called again."""
 
     def __init__(self, name, directory, spool, upstream, is_shared, threads=500):
         self.name = name
-        self.directory = os.path.join(directory, name)
-        self.socket = os.path.join(self.directory, "spoolgate.sock")
+        self.spool = spool
+        self.starts = 0
+        directory = os.path.join(directory, name)
+        boot = os.path.join(directory, "boot_id")
+        own = ["unshare", "--mount", "--propagation", "private", "sh", "-c", OTHER_BOOT, boot]
+        super().__init__(directory, settings(name, spool, upstream, is_shared, threads), prefix=own)
         # The address for nginx.
         self.address = "unix:" + self.socket
-        self.spool = spool
-        self._settings = os.path.join(self.directory, "spoolgate.yaml")
-        self._boot = os.path.join(self.directory, "boot_id")
-        self._log = os.path.join(self.directory, "log")
-        self._process = None
-        self.starts = 0
-        os.makedirs(self.directory)
-        with open(self._settings, "w") as file:
-            file.write(
-                SETTINGS.format(
-                    name=name,
-                    directory=self.directory,
-                    spool=spool,
-                    shared="true" if is_shared else "false",
-                    queue_run=QUEUE_RUN,
-                    upstream=upstream,
-                    threads=threads,
-                )
-            )
-        with open("/proc/sys/kernel/random/uuid") as fresh, open(self._boot, "w") as boot:
-            boot.write(fresh.read())
+        with open("/proc/sys/kernel/random/uuid") as fresh:
+            write(boot, fresh.read())
 
     def launch(self):
         """Starts it without waiting."""
-        command = [program(), "serve", "--config", self._settings]
-        own = ["unshare", "--mount", "--propagation", "private", "sh", "-c", OTHER_BOOT, self._boot]
-        self._process = Process([*own, *command], self._log)
+        super().launch()
         self.starts += 1
-
-    def start(self):
-        self.launch()
-        try:
-            must(30, f"{self.name} serves", self._serves)
-        except NeverHappened as never:
-            raise NeverHappened(f"{never}: {self._process.calls} {self._process.files}") from None
-
-    def kill(self):
-        if self._process:
-            self._process.kill()
 
     def crash(self):
         self.kill()
@@ -138,55 +81,20 @@ class Gateway:
 
     def restart(self):
         """Restarts it as an operator does."""
-        self._process.send(signal.SIGTERM)
-        status = self._process.wait(40)
+        status = self.process.end(40)
         self.start()
         return status
 
-    @property
-    def identity(self):
-        return self._process.identity
-
-    def status(self):
-        """Its exit status; None while it runs."""
-        return self._process.status if self._process else None
-
-    def wait(self, seconds):
-        return self._process.wait(seconds)
-
-    def _serves(self):
-        if self.status() is not None:
-            raise RuntimeError(f"{self.name} ended with {self.status()}: {self.log()[-500:]}")
-        try:
-            with socket.socket(socket.AF_UNIX) as one:
-                one.connect(self.socket)
-            return True
-        except OSError:
-            return False
-
-    def log(self):
-        return self._process.said() if self._process else ""
-
-    def complaints(self, since=0, allowed=()):
-        """The log lines at level warning or above that match none of the patterns."""
-        return [
-            line
-            for line in self.log()[since:].splitlines()
-            if re.search(r" level=(warning|error|critical) |Fatal error|Crash", line)
-            and not any(re.search(pattern, line) for pattern in allowed)
-        ]
-
     def queue_runs(self):
         """The number of queue runs since it started."""
-        page = admin_page(os.path.join(self.directory, "admin.sock"), "/metrics")
-        return int(re.search(r"^spoolgate_queue_runs_total (\d+)", page, re.M)[1])
+        return queue_runs(self.metrics())
 
     # Commands. They must not be run while this node's mount is stopped.
 
     def command(self, *words, must_succeed=True):
         """Runs a command of the program on this node; returns its output."""
         done = subprocess.run(
-            [program(), *words, "--config", self._settings],
+            [self.program, *words, "--config", self.settings],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

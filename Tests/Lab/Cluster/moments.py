@@ -3,6 +3,7 @@
 import threading
 
 CLIENT = "creating retrieving appending completing".split()
+# As in lab.application.
 APPLICATION = ["delivering", "delivering content", "delivered", "answering", "answered"]
 ALL = CLIENT + APPLICATION
 

@@ -2,7 +2,7 @@
 
 import hashlib
 
-from client import ANSWERED, GONE, UNKNOWN
+from Cluster.client import ANSWERED, GONE, UNKNOWN
 
 
 class Death:

@@ -10,62 +10,32 @@ completed and must receive 201: none may be lost. The clients have many addresse
 limit each client.
 """
 
-import multiprocessing
 import os
 import resource
-import selectors
-import socket
 import sys
 import tempfile
 import threading
 import time
-from collections import Counter
 
-from front import Front
-from gateway import Gateway
-from processes import wait
-from wire import Cut, ask
+sys.dont_write_bytecode = True
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from Cluster.front import Front
+from Cluster.gateway import Gateway
+from Cluster.wire import Closed, ask
+from lab import slow
+from lab.processes import children
 
 PORTION = 500
 PAUSE = 5.0
 PER_ADDRESS = 500
 OPENINGS = 400  # per second
 LENGTH = 60_000
-CLIENTS = 4  # processes, since one cannot have so many descriptors
+PROCESSES = 4  # of clients, since one cannot have so many descriptors
 
 
 def address(number):
     return f"127.1.{number // PER_ADDRESS // 250}.{1 + number // PER_ADDRESS % 250}"
-
-
-class Slow:
-    def __init__(self, number, port):
-        self.length = LENGTH
-        self.sent = 0
-        self.heard = b""
-        self.socket = socket.socket()
-        self.socket.bind((address(number), 0))
-        self.socket.connect(("127.0.0.1", port))
-        self.socket.setblocking(False)
-        head = (
-            f"POST /files/slow HTTP/1.1\r\nHost: localhost\r\nContent-Length: {LENGTH}\r\n"
-            "Upload-Draft-Interop-Version: 10\r\nUpload-Complete: ?1\r\n\r\n"
-        )
-        self.socket.send(head.encode())
-        self.feed(PORTION)
-
-    def feed(self, count):
-        count = min(count, self.length - self.sent)
-        if count > 0:
-            self.sent += self.socket.send(b"x" * count)
-
-    def status(self):
-        """The status of the final response; 0 if it has not arrived."""
-        for head in self.heard.split(b"\r\n\r\n"):
-            words = head.split(b" ", 2)
-            if words[0].startswith(b"HTTP/") and not words[1].startswith(b"1"):
-                return int(words[1])
-        return 0
 
 
 class Prober(threading.Thread):
@@ -84,7 +54,7 @@ class Prober(threading.Thread):
             begun = time.monotonic()
             try:
                 status = ask(self.port, "HEAD", target).status
-            except Cut:
+            except Closed:
                 status = 0
             self.times.append(time.monotonic() - begun)
             self.failures += status != 204
@@ -110,9 +80,7 @@ def available():
 
 def tree(pid):
     """A process and all its descendants."""
-    with open(f"/proc/{pid}/task/{pid}/children") as file:
-        children = [int(one) for one in file.read().split()]
-    return [pid] + [each for child in children for each in tree(child)]
+    return [pid] + [each for child in children(pid) for each in tree(child)]
 
 
 def main():
@@ -160,9 +128,23 @@ def run(count, seconds, nodes, front):
         idle[target.split("/")[-2]] = target
     before = [memory(tree(each.identity)) for each in (*nodes, front)]
     free = available()
-    clients = [Client(first, count, front.port) for first in range(CLIENTS)]
-    for client in clients:
-        client.pipe.recv()
+    plan = slow.Plan(
+        front.port,
+        count,
+        PORTION,
+        PAUSE,
+        OPENINGS,
+        address,
+        resumes=False,
+        length=LENGTH,
+        fields=("Upload-Draft-Interop-Version: 10",),
+    )
+    clients = slow.Clients(plan, PROCESSES)
+    time.sleep(count / OPENINGS)
+    begun = 0
+    while begun < count:
+        time.sleep(1)
+        begun += clients.counts()["begun"]
     prober = Prober(front.port, list(idle.values()))
     prober.start()
     time.sleep(seconds)
@@ -171,9 +153,8 @@ def run(count, seconds, nodes, front):
     held = [memory(tree(each.identity)) for each in (*nodes, front)]
     used = free - available()
     threads = [len(os.listdir(f"/proc/{tree(node.identity)[-1]}/task")) for node in nodes]
-    for client in clients:
-        client.pipe.send("finish")
-    answered = sum((client.pipe.recv() for client in clients), Counter())
+    answered = clients.finish()
+    clients.stop()
     times = sorted(prober.times)
     grown = [round(now - then) for now, then in zip(held, before)]
     print(f"{count} slow uploads, statuses {dict(answered)}")
@@ -188,64 +169,6 @@ def run(count, seconds, nodes, front):
         f"p99 {1000 * times[len(times) * 99 // 100]:.1f} ms, most {1000 * times[-1]:.1f} ms"
     )
     sys.exit(answered[201] != count or prober.failures > 0)
-
-
-class Client:
-    """A process with every CLIENTS-th upload: opens them, reports that, and feeds them until it is told to finish."""
-
-    def __init__(self, first, count, port):
-        self.pipe, other = multiprocessing.Pipe()
-        process = multiprocessing.Process(target=carry, args=(other, first, count, port), daemon=True)
-        process.start()
-
-
-def carry(pipe, first, count, port):
-    uploads, opening, visited = [], time.monotonic(), 0
-    numbers = iter(range(first, count, CLIENTS))
-    is_open = False
-    while not pipe.poll():
-        # Each for a fiftieth of a second: opening due uploads, and feeding the next ones.
-        while not is_open and time.monotonic() > opening:
-            number = next(numbers, None)
-            if number is None:
-                is_open = True
-                pipe.send("open")
-                break
-            uploads.append(Slow(number, port))
-            opening += CLIENTS / OPENINGS
-        for _ in range(1 + int(len(uploads) / PAUSE / 50)):
-            if uploads:
-                uploads[visited % len(uploads)].feed(PORTION)
-                visited += 1
-        time.sleep(0.02)
-    pipe.recv()
-    pipe.send(finish(uploads))
-
-
-def finish(uploads):
-    """Sends the rest of all uploads and reads their responses; returns the number of each status."""
-    selector = selectors.DefaultSelector()
-    for one in uploads:
-        one.feed(one.length)
-        selector.register(one.socket, selectors.EVENT_READ, one)
-    waiting = len(uploads)
-
-    def hear():
-        nonlocal waiting
-        for key, _ in selector.select(timeout=1):
-            one = key.data
-            try:
-                piece = one.socket.recv(65536)
-            except OSError:
-                piece = b""
-            one.heard += piece
-            if not piece or one.status():
-                selector.unregister(one.socket)
-                waiting -= 1
-        return waiting == 0
-
-    wait(300, hear, interval=0)
-    return Counter(one.status() for one in uploads)
 
 
 if __name__ == "__main__":

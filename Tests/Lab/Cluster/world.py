@@ -5,12 +5,12 @@ import shutil
 import threading
 import time
 
-from application import Application
-from ceph import Ceph
-from client import Client
-from front import Front
-from gateway import Gateway
-from moments import Moments
+from Cluster.application import Application
+from Cluster.ceph import Ceph
+from Cluster.client import Client, Task
+from Cluster.front import Front
+from Cluster.gateway import Gateway
+from Cluster.moments import Moments
 
 NODES = ("n1", "n2")
 
@@ -91,6 +91,14 @@ class World:
 
     def client(self, task, route=lambda request: None):
         return Client(task, self.front.port, route, self.moments)
+
+    def begin(self, draw, name, route=lambda request: None, largest=1 << 21, **values):
+        """A client that has created an upload, and is never interrupted; `values` are further ones of its task."""
+        task = Task(f"{draw.random()}", largest)
+        vars(task).update({"number": name, "breaks": [], "pieces": 0, "is_careful": True, **values})
+        client = self.client(task, route)
+        client.create()
+        return client
 
     def run(self, clients, seconds, at_a_time=8, beside=lambda: None):
         """Performs uploads until their end, with `beside` running at the same time."""

@@ -5,20 +5,19 @@ import shlex
 import shutil
 import subprocess
 
-from processes import Unavailable
+from lab.processes import ROOT as SOURCE
+from lab.processes import Unavailable, lacking
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
 CONTAINERFILE = "deploy/container/Containerfile"
 TARGETS = ("gateway", "nginx", "application")
 # The path of this machine's Swift in the image that builds.
 TOOLCHAIN = "/usr/local/toolchain"
 
 
-def obstacle(path):
+def obstacle():
     """The reason why base images are unavailable; None if they are available."""
-    if not os.environ.get("BASE") and not shutil.which("debootstrap", path=path):
-        return "BASE is not set, and debootstrap is not installed (deploy/install-dependencies.sh container)"
+    if not os.environ.get("BASE") and (reason := lacking("container", "debootstrap")):
+        return f"BASE is not set, and {reason}"
     if not os.environ.get("SWIFT") and not _toolchain():
         return "SWIFT is not set, and this machine has no Swift in a separate directory"
     return None

@@ -10,7 +10,7 @@ import subprocess
 
 import manifest
 from images import SOURCE, TARGETS, commit, name
-from processes import must, wait
+from lab.processes import must, wait
 
 NETWORK = "spoolgate-test"
 ORIGIN = "https://uploads.example.org"

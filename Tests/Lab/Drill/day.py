@@ -6,10 +6,14 @@ which of its uploads must arrive (`arrives`).
 
 import hashlib
 import json
+import os
 import random
 import re
 import shutil
 import typing
+
+import lab
+from lab.processes import wait
 
 SETTINGS = "/etc/spoolgate/spoolgate.yaml"
 SNIPPET = "/etc/nginx/snippets/spoolgate.conf"
@@ -53,18 +57,15 @@ class Day:
         self._is_short = None
         shutil.copy(f"{programs}/upload.py", machine.path("/usr/local/bin/upload"))
         shutil.copy(f"{programs}/application.py", machine.path("/usr/local/lib/application.py"))
-        for name in ("bin/upload", "lib/application.py"):
-            machine.quietly(f"chmod 755 /usr/local/{name}")
+        shutil.copytree(os.path.dirname(lab.__file__), machine.path("/usr/local/lib/lab"))
+        machine.quietly("chmod 755 /usr/local/bin/upload /usr/local/lib/application.py")
         machine.write("/etc/systemd/system/application.service", APPLICATION_UNIT)
 
     def play(self, scene):
         """Plays a scene; an exception counts as a failure, and the day continues."""
         self.transcript.scene(scene.title)
         failed = self.transcript.failed
-        try:
-            scene.play(self)
-        except Exception as error:  # noqa: BLE001: the next scenes are still useful
-            self.check(False, f"the scene ended early: {type(error).__name__}: {error}")
+        self.transcript.attempt(scene.play, self)
         self._judge_journal(scene)
         if self.transcript.failed > failed:
             self.run(f"systemctl status --no-pager -n 0 {UNITS.replace('-u ', '')}", limit=30)
@@ -144,7 +145,7 @@ class Day:
         workers = "grep -slza '^nginx: worker process *$' /proc/[0-9]*/cmdline"
         before = set(self.value(workers).split())
         self.must("nginx -t && systemctl reload nginx", "nginx accepts its configuration")
-        self.machine.wait(20, lambda: not before & set(self.value(workers).split()))
+        wait(20, lambda: not before & set(self.value(workers).split()))
 
     def set_value(self, text, path, value):
         """The settings with a value, in place of the line that sets or suggests it, or on a new line."""

@@ -1,11 +1,6 @@
 #!/usr/bin/env python3
-"""An operator's day with spoolgate, in a Debian machine booted by systemd-nspawn (`make drill`).
-
-Environment: DRILL_SUITES, the Debian suites (default: bookworm and trixie); DRILL_SCENES, module names of scenes
-(default: all; `install` always runs); DRILL_SAMPLE, if not empty: a sample of scenes on this host's own suite;
-DRILL_DEBS, a directory with the packages (default: they are built); DRILL_SCRATCH, the directory of the machines
-(default: /var/tmp); and the variables of deploy/dist/roots.py. Exit status: 0 if all assertions hold or the drill
-cannot run here, else 1.
+"""An operator's day with spoolgate, in a Debian machine booted by systemd-nspawn (`make drill`). README.md has its
+settings; make passes SAMPLE as DRILL_SAMPLE.
 """
 
 import os
@@ -18,15 +13,17 @@ import sys
 sys.dont_write_bytecode = True
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.append(os.path.join(HERE, "../../../deploy/dist"))
+sys.path += [os.path.dirname(HERE), os.path.join(HERE, "../../../deploy/dist")]
 
 import packages
 import roots
 from day import Day
+from lab.namespaces import remove_left
+from lab.processes import wait
+from lab.report import Transcript
 from machine import CGROUPS, NAME, Machine, remove_cgroup
 from roots import Unavailable
 from scenes import SAMPLE, SCENES
-from transcript import Transcript
 
 IN_NAMESPACE = "--in-namespace"
 SUITES = "bookworm trixie"
@@ -42,8 +39,8 @@ def main():
         enter_namespace()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     signal.signal(signal.SIGHUP, lambda *_: sys.exit(129))
-    remove_left(CGROUPS, lambda left: Machine.wait(10, lambda: remove_cgroup(left)))
-    remove_left(os.environ.get("DRILL_SCRATCH", "/var/tmp"), shutil.rmtree)
+    remove_left(CGROUPS, NAME, lambda left: wait(10, lambda: remove_cgroup(left)), "-beside")
+    remove_left(os.environ.get("DRILL_SCRATCH", "/var/tmp"), NAME, shutil.rmtree)
     transcript = Transcript()
     played = 0
     is_sample = bool(os.environ.get("DRILL_SAMPLE"))
@@ -58,9 +55,7 @@ def main():
         except packages.BuildFailed as reason:
             transcript.check(False, f"{suite}: {reason}")
             played += 1
-    if played:
-        print(f"\n{transcript.passed} passed, {transcript.failed} failed", flush=True)
-    return 1 if transcript.failed else 0
+    return transcript.end() if played else 0
 
 
 def enter_namespace():
@@ -139,14 +134,6 @@ def play(suite, scenes, transcript):
             machine.power_off()
     finally:
         shutil.rmtree(scratch)
-
-
-def remove_left(directory, remove):
-    """Removes what a killed drill left behind."""
-    for entry in os.listdir(directory):
-        process = entry.removeprefix(NAME).removesuffix("-beside")
-        if entry != process and process.isdigit() and not os.path.exists(f"/proc/{process}"):
-            remove(os.path.join(directory, entry))
 
 
 def versions(machine):

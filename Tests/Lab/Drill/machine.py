@@ -7,12 +7,11 @@ this program has ended: no process and no mount is left behind.
 
 import difflib
 import os
-import signal
 import subprocess
-import threading
-import time
 
 from roots import Unavailable
+
+from lab.processes import Process, children, wait
 
 CGROUPS = "/sys/fs/cgroup"
 
@@ -72,6 +71,8 @@ class Machine:
         self._process = None
         self._leader = None
         self._guard = None
+        # The number of commands in the background.
+        self._started = 0
 
     def boot(self):
         self._make_cgroup()
@@ -88,7 +89,7 @@ class Machine:
                 start_new_session=True,
                 preexec_fn=self._enter_cgroup,
             )
-        if not self.wait(60, self._is_booted) or self._process.poll() is not None:
+        if not wait(60, self._is_booted, 0.1) or self._process.poll() is not None:
             with open(self.root + ".console") as console:
                 said = console.read().strip().splitlines()[-3:] or ["no output"]
             raise Unavailable("systemd did not boot under systemd-nspawn: " + " / ".join(said))
@@ -110,7 +111,7 @@ class Machine:
                 self._process.kill()
                 self._process.wait()
         self._leader = None
-        self.wait(10, lambda: remove_cgroup(self._cgroup))
+        wait(10, lambda: remove_cgroup(self._cgroup))
         if self._guard:
             self._guard.communicate()
 
@@ -135,12 +136,10 @@ class Machine:
         if self._process.poll() is not None:
             return True
         if self._leader is None:
-            path = f"/proc/{self._process.pid}/task/{self._process.pid}/children"
-            with open(path) as children:
-                first = children.read().split()[:1]
+            first = children(self._process.pid)[:1]
             if not first:
                 return False
-            self._leader = int(first[0])
+            self._leader = first[0]
         state = self.quietly("systemctl is-system-running").output.strip()
         return state in ("running", "degraded")
 
@@ -173,21 +172,14 @@ class Machine:
     def start(self, command):
         """Starts a command line and prints it; `finish` of the result waits for its end."""
         self.transcript.command(command + " &", self._prompt)
-        return Background(self._entry(command, False))
+        self._started += 1
+        log = f"{self.root}.command-{self._started}"
+        environment = [f"{name}={value}" for name, value in ENVIRONMENT.items()]
+        return Background(["env", "-i", *environment, *self._entry(command, False)], log)
 
     def _entry(self, command, network):
         spaces = ["-m", "-u", "-i", "-p", "-C"] + ([] if network else ["-n"])
         return ["nsenter", "-t", str(self._leader), *spaces, "sh", "-c", command]
-
-    @staticmethod
-    def wait(seconds, holds):
-        """Whether a condition held in time."""
-        deadline = time.monotonic() + seconds
-        while not holds():
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.1)
-        return True
 
     def path(self, path):
         return os.path.join(self.root, path.lstrip("/"))
@@ -217,39 +209,20 @@ class Machine:
         )
 
 
-class Background:
+class Background(Process):
     """A command that runs in the background."""
-
-    def __init__(self, command):
-        self._output = []
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env=ENVIRONMENT,
-        )
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self):
-        for line in self._process.stdout:
-            self._output.append(line.decode(errors="replace"))
 
     @property
     def output(self):
         """Its output so far."""
-        return "".join(self._output)
+        return self.said()
 
     @property
     def is_running(self):
-        return self._process.poll() is None
+        return self.status is None
 
     def finish(self, seconds):
-        try:
-            self._process.wait(seconds)
-            self._reader.join(5)
-            return Result(self._process.returncode, self.output)
-        except subprocess.TimeoutExpired:
-            self._process.send_signal(signal.SIGKILL)
+        if self.wait(seconds) is None:
+            self.kill()
             return Result(124, self.output + f"\n(timed out after {seconds} s)")
+        return Result(self.status, self.output)

@@ -2,10 +2,10 @@
 
 import time
 
-from client import ANSWERED
-from moments import ALL
-from oracle import ends, judge
-from scenes.kills import CLIENTS, client_of
+from Cluster.client import ANSWERED
+from Cluster.moments import ALL
+from Cluster.oracle import ends, judge
+from Cluster.scenes.kills import CLIENTS, client_of
 
 
 def play(world, transcript, draw, rounds, strike, was_begun, after=lambda: ""):

@@ -3,8 +3,8 @@
 import time
 
 import cut_rounds
-from oracle import Death
-from scenes.kills import INTERRUPTED
+from Cluster.oracle import Death
+from Cluster.scenes.kills import INTERRUPTED
 
 
 def play(world, transcript, draw, rounds):

@@ -1,18 +1,13 @@
 """A host: a QEMU guest with its own kernel, power, clock and disk."""
 
 import os
-import signal
-import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
 
 import network
-from guest import tool
-from processes import must
-
-POWER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "Power")
+from lab import qemu
+from lab.processes import must
 
 
 class Unreachable(Exception):
@@ -42,63 +37,38 @@ class Host:
 
     @property
     def is_on(self):
-        return self._process is not None and self._process.poll() is None
+        return self._process is not None and self._process.status is None
 
     def start(self):
         """Boots it; returns once it responds."""
         self._boots += 1
-        drives = self._start_disk() if self._size else []
-        clock = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(time.time() + 60 * self._minutes))
-        command = [tool("qemu-system-x86_64"), "-accel", self._accelerator]
-        command += ["-cpu", "host" if self._accelerator == "kvm" else "max", "-m", "1024"]
-        command += "-nodefaults -no-user-config -no-reboot -display none".split()
-        command += ["-kernel", f"{self._image}/vmlinuz", "-initrd", f"{self._image}/hosts.cpio"]
-        line = "console=ttyS0 quiet panic=-1 mitigations=off no_timer_check "
-        line += f"host.name={self.name} host.number={self._number}"
-        command += ["-append", line, "-rtc", f"base={clock}", "-device", "virtio-rng-pci"]
-        command += ["-serial", f"file:{self.directory}/console-{self._boots}"]
-        command += ["-chardev", f"file,id=log,append=on,path={self.directory}/log"]
-        command += ["-serial", "chardev:log", *drives]
+        more = ["-serial", f"file:{self.directory}/console-{self._boots}"]
+        more += ["-chardev", f"file,id=log,append=on,path={self.directory}/log", "-serial", "chardev:log"]
+        if self._size:
+            self._disk = qemu.Disk(f"{self.directory}/disk.img", "some", f"{self.name}-{self._boots}")
+            more += self._disk.drive("disk")
         for number, device in enumerate(self._devices):
             mac = f"52:54:00:{number:02x}:00:{self._number:02x}"
-            command += ["-netdev", f"tap,id=net{number},ifname={device},script=no,downscript=no"]
-            command += ["-device", f"virtio-net-pci,netdev=net{number},mac={mac}"]
-        with open(f"{self.directory}/qemu.log", "ab") as output:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
-            )
+            more += ["-netdev", f"tap,id=net{number},ifname={device},script=no,downscript=no"]
+            more += ["-device", f"virtio-net-pci,netdev=net{number},mac={mac}"]
+        clock = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(time.time() + 60 * self._minutes))
+        more += ["-rtc", f"base={clock}"]
+        kernel, initramfs = f"{self._image}/vmlinuz", f"{self._image}/hosts.cpio"
+        line = f"host.name={self.name} host.number={self._number}"
+        log = f"{self.directory}/qemu.log"
+        self._process = qemu.start(self._accelerator, kernel, initramfs, line, more, log)
         began = time.monotonic()
         must(90, f"{self.name} boots: {self._said()}", self._answers)
         return time.monotonic() - began
 
-    def _start_disk(self):
-        """Starts the disk, whose write cache is partly lost in a power failure (Tests/Lab/Power/disk.py)."""
-        address = f"{self.directory}/disk.sock"
-        if os.path.exists(address):
-            os.unlink(address)
-        words = ["some", f"{self.name}-{self._boots}", "0.005", "4096", "honest"]
-        self._disk = subprocess.Popen(
-            [sys.executable, f"{POWER}/disk.py", f"{self.directory}/disk.img", address, *words],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        if self._disk.stdout.readline() != "ready\n":
-            raise RuntimeError(f"the disk of {self.name} does not start")
-        where = f"driver=raw,file.driver=nbd,file.server.type=unix,file.server.path={address}"
-        device = "virtio-blk-pci,drive=disk,write-cache=on,discard=off,write-zeroes=off"
-        return ["-drive", f"if=none,id=disk,cache=writeback,discard=ignore,{where}", "-device", device]
-
     def cut_power(self):
         """Kills its disk and then the guest, so that nothing more is written."""
         if self._disk:
-            self._disk.send_signal(signal.SIGUSR1)
+            self._disk.cut()
         if self._process:
             self._process.kill()
-            self._process.wait()
         if self._disk:
-            self._disk.stdout.readline()
-            self._disk.kill()
-            self._disk.wait()
+            self._disk.bury()
         self._process = self._disk = None
 
     def _answers(self):

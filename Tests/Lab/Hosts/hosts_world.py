@@ -2,15 +2,15 @@
 
 import os
 
-import ceph
 import network
 import node
-from application import Application
-from front import Front
+from Cluster import ceph
+from Cluster.application import Application
+from Cluster.front import Front
+from Cluster.world import NODES, World
 from host import Host
 from node import Node
 from storage import HostMount
-from world import NODES, World
 
 # The minutes by which the clock of n2 is ahead.
 AHEAD = 7

@@ -3,7 +3,7 @@
 Each host has a tap device on both. A device that is down loses every packet, like an unplugged cable.
 """
 
-from processes import run
+from lab.processes import run
 
 SERVICE, STORAGE = "10.77.0", "10.78.0"
 

@@ -2,12 +2,12 @@
 
 import time
 
-from client import ANSWERED
-from gateway import FENCED
-from oracle import Death, check_once, ends, judge
-from processes import must, wait
-from scenes.kills import client_of, was_begun
-from world import NODES
+from Cluster.client import ANSWERED
+from Cluster.gateway import FENCED
+from Cluster.oracle import Death, check_once, ends, judge
+from Cluster.scenes.kills import client_of, was_begun
+from Cluster.world import NODES
+from lab.processes import must, wait
 
 CLIENTS = 8
 MOMENT = 8

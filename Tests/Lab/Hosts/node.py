@@ -1,14 +1,13 @@
 """A node: the gateway on its own host, and the file system of its spool."""
 
 import base64
-import re
 import socket
 
-import gateway
-from gateway import SETTINGS
+from Cluster import gateway
 from host import Unreachable
+from lab import fastcgi
+from lab.processes import NeverHappened, must
 from network import SERVICE
-from processes import NeverHappened, must
 
 PORT, ADMIN = 9000, "/run/admin.sock"
 
@@ -23,17 +22,9 @@ class Node:
         self.address = f"{host.address}:{PORT}"
         self.program = program
         self.starts = 0
-        self._settings = SETTINGS.format(
-            name=self.name,
-            directory="/run",
-            spool=spool,
-            shared="true" if is_shared else "false",
-            upstream=upstream,
-            threads=500,
-            queue_run=gateway.QUEUE_RUN,
-        ).replace(
-            "listen: unix:/run/spoolgate.sock",
-            f"listen: tcp:{self.address}\nadmin-listen: unix:{ADMIN}",
+        self._settings = (
+            f"listen: tcp:{self.address}\nadmin-listen: unix:{ADMIN}\n"
+            + gateway.settings(self.name, spool, upstream, is_shared)
         )
 
     def launch(self):
@@ -111,10 +102,9 @@ class Node:
         return gateway.Gateway.complaints(self, since, (*allowed, r" ahead-seconds=4\d\d\b"))
 
     def queue_runs(self):
-        question = "".join(f"\\{byte:03o}" for byte in gateway.admin_question("/metrics"))
+        question = "".join(f"\\{byte:03o}" for byte in fastcgi.METRICS)
         answer = self.host.run(f"printf '{question}' | relay {ADMIN} | base64")
-        page = gateway.admin_answer(base64.b64decode(answer))
-        return int(re.search(r"^spoolgate_queue_runs_total (\d+)", page, re.M)[1])
+        return gateway.queue_runs(fastcgi.output(base64.b64decode(answer)).decode())
 
     def command(self, *words, must_succeed=True):
         line = f"{self.program} {' '.join(words)} --config /etc/spoolgate.yaml"

@@ -5,12 +5,12 @@ import time
 
 import network
 import node
-from application import Application
-from front import Front
+from Cluster.application import Application
+from Cluster.front import Front
+from Cluster.world import NODES, World
 from host import Host
+from lab.processes import must
 from node import Node
-from processes import must
-from world import NODES, World
 
 DISK = 256 << 20
 
@@ -77,6 +77,9 @@ class PairWorld(World):
 
     def _is_alike(self):
         return "ds:UpToDate/UpToDate" in self._state(self.active)
+
+    def heal(self):
+        """Does nothing: each power failure is followed by a repair."""
 
     @property
     def passive(self):

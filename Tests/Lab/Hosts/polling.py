@@ -4,8 +4,7 @@ detected.
 
 import time
 
-from client import Task
-from wire import ask
+from Cluster.wire import ask
 
 SECONDS = 20
 LOCKS = 20
@@ -51,19 +50,8 @@ def count(world):
 
 def receiving(world, draw, number):
     """An upload that n1 receives, without further content."""
-    task = Task(f"{draw.random()}")
-    task.number, task.breaks, task.pieces, task.is_careful = f"poll{number}", [], 0, True
-    task.content = draw.randbytes(100_000)
-    client = world.client(task, lambda request: "n1")
-    client.create()
-    fields = {
-        "Upload-Offset": 0,
-        "Upload-Complete": "?1",
-        "Content-Type": "application/partial-upload",
-        "Content-Length": len(task.content),
-    }
-    exchange = client.open("PATCH", client.current.location, fields)
-    exchange.send(task.content[:50_000])
-    client.current.sent = 50_000
+    content = draw.randbytes(100_000)
+    client = world.begin(draw, f"poll{number}", lambda request: "n1", content=content)
+    exchange = client.begin_rest(50_000)
     exchange.listen(0.5)
     return client, exchange

@@ -3,11 +3,11 @@
 import time
 
 import cut_rounds
-from oracle import Death
-from processes import wait
-from scenes.kills import held_as_told, was_begun
-from wire import Cut, ask
-from world import NODES
+from Cluster.oracle import Death
+from Cluster.scenes.kills import held_as_told, was_begun
+from Cluster.wire import Closed, ask
+from Cluster.world import NODES
+from lab.processes import wait
 
 # One of this many rounds waits until Ceph drops the dead host's locks; in the others the host is fenced at once.
 UNAIDED = 10
@@ -63,7 +63,7 @@ def takeover(world, clients, node, death):
             answer = ask(
                 world.front.port, "HEAD", client.current.location, {"X-Node": node}
             )
-        except Cut:
+        except Closed:
             return client.end is not None
         return answer.status in (204, 404, 410, 201, 200) or client.end is not None
 

@@ -1,8 +1,8 @@
 """One CephFS that every host mounts, by its kernel or by ceph-fuse; takes the place of Tests/Lab/Cluster's `Mount`."""
 
-import ceph
 import network
-from processes import must
+from Cluster import ceph
+from lab.processes import must
 
 class HostMount:
     path = "/spool"

@@ -3,9 +3,9 @@
 import threading
 import time
 
-from oracle import check_once, ends
-from scenes.kills import client_of
-from world import NODES
+from Cluster.oracle import check_once, ends
+from Cluster.scenes.kills import client_of
+from Cluster.world import NODES
 
 CLIENTS = 24
 

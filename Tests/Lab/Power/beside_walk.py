@@ -9,8 +9,9 @@ import threading
 import time
 
 from application import Application
+from lab.http1 import Closed
 from machine import Conduct, Machine, make_disks
-from wire import Broken, request
+from transport import ask
 
 UPLOADS = 24
 MARKS = {"Upload-Draft-Interop-Version": "8"}
@@ -54,13 +55,13 @@ def play(host, is_over=lambda: False):
 def create(machine, number):
     """Creates an upload that receives 202; returns its URL."""
     found = []
-    answer = request(
+    answer = ask(
         machine.http,
         "PUT",
         f"/acc/{number}.bin",
         {**MARKS, "Upload-Complete": "?1"},
-        bytes([number]) * 200_000,
-        on_interim=lambda one: found.append(one.fields.get("location")),
+        content=bytes([number]) * 200_000,
+        on_interim=lambda one: found.append(one["location"]),
     )
     if answer.status != 202:
         raise RuntimeError(f"an upload received {answer}")
@@ -70,19 +71,19 @@ def create(machine, number):
 def ask_all(machine, urls):
     """Every client sends one request as soon as the gateway accepts it; returns whether the gateway began to serve."""
 
-    def ask(url):
+    def ask_for(url):
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             try:
-                return request(machine.http, "HEAD", url, MARKS, limit=15)
-            except Broken:
+                return ask(machine.http, "HEAD", url, MARKS, patience=15)
+            except Closed:
                 time.sleep(0.05)
 
     while not any(word == "up" for _, word, _ in machine.words()):
-        if machine.process.poll() is not None or time.monotonic() - machine.began > 120:
+        if machine.process.status is not None or time.monotonic() - machine.began > 120:
             return False
         time.sleep(0.02)
-    threads = [threading.Thread(target=ask, args=(url,)) for url in urls]
+    threads = [threading.Thread(target=ask_for, args=(url,)) for url in urls]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -96,7 +97,7 @@ def wait_for_deliveries(application, machine):
         came = [
             target
             for target in application.targets()
-            if any(one.answered == 201 for one in application.requests(target))
+            if any(one.status == 201 for one in application.requests_for(target))
         ]
         if len(came) == UPLOADS:
             return []

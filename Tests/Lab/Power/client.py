@@ -4,8 +4,9 @@ import base64
 import hashlib
 import time
 
+from lab.http1 import Closed
+from transport import send
 from upload import ACCEPTING
-from wire import Broken, request
 
 POSTPONED = (409, 424, 429, 502, 503, 504, 507)
 PARTIAL, TUS = "application/partial-upload", "application/offset+octet-stream"
@@ -14,8 +15,8 @@ PARTIAL, TUS = "application/partial-upload", "application/offset+octet-stream"
 class Client:
     """A worker's steps with an upload, one at a time; every relevant event is reported to the ledger."""
 
-    def __init__(self, ledger, chance, send=request):
-        self.ledger, self.chance, self._request = ledger, chance, send
+    def __init__(self, ledger, chance):
+        self.ledger, self.chance = ledger, chance
 
     def send(
         self,
@@ -34,10 +35,10 @@ class Client:
         def on_interim(answer):
             if answer.status != 104:
                 return
-            if location := answer.fields.get("location"):
+            if location := answer["location"]:
                 upload.locate(location)
                 ledger.event("104-location")
-            if (offset := answer.number("upload-offset")) is not None:
+            if (offset := answer.offset) is not None:
                 ledger.tell(upload, "progress", offset)
 
         def on_sent(count):
@@ -52,7 +53,7 @@ class Client:
             f"> {method} {target} {shown} {base}+{len(content)}{' completes' if completes else ''}"
         )
         try:
-            answer = self._request(
+            answer = send(
                 ledger,
                 upload,
                 method,
@@ -64,7 +65,7 @@ class Client:
                 **self._pace(content, slowly),
                 **more,
             )
-        except Broken as broken:
+        except Closed as broken:
             upload.note(f"< broken: {broken}")
             raise
         upload.note(f"< {answer}")
@@ -110,11 +111,11 @@ class Client:
             return self.conclude(upload, answer)
         answer = self._create_tus(upload) if upload.is_tus else self._create_draft(upload)
         if answer.status == 201 and not upload.is_completing:
-            upload.locate(answer.fields.get("location", ""))
-            self.ledger.tell(upload, "created", answer.number("upload-offset"))
+            upload.locate(answer["location"] or "")
+            self.ledger.tell(upload, "created", answer.offset)
         else:
             if upload.is_tus and answer.status == 201:
-                upload.locate(answer.fields.get("location", ""))
+                upload.locate(answer["location"] or "")
             self.conclude(upload, answer)
 
     def _create_tus(self, upload):
@@ -169,7 +170,7 @@ class Client:
             if upload.url and not self.ledger.is_dead:
                 try:
                     self.head(upload)
-                except Broken:
+                except Closed:
                     pass
 
         return ask if self.chance.random() < 0.3 else None
@@ -177,7 +178,7 @@ class Client:
     def head(self, upload):
         answer = self.send(upload, "HEAD", upload.url, {})
         if 200 <= answer.status < 300:
-            self.ledger.tell(upload, "head", answer.number("upload-offset"))
+            self.ledger.tell(upload, "head", answer.offset)
         return answer
 
     def conflict(self, upload):
@@ -189,7 +190,7 @@ class Client:
             else {"Content-Type": PARTIAL, "Upload-Complete": "?0"}
         )
         answer = self.send(upload, "PATCH", upload.url, fields)
-        if answer.status == 409 and (offset := answer.number("upload-offset")) is not None:
+        if answer.status == 409 and (offset := answer.offset) is not None:
             self.ledger.tell(upload, "conflict", offset)
 
     def cancel(self, upload):
@@ -209,7 +210,7 @@ class Client:
         if not 200 <= answer.status < 300:
             upload.is_retired = answer.status in (404, 410)
             return
-        offset = answer.number("upload-offset")
+        offset = answer.offset
         if offset is None or upload.is_accepted:
             return
         rest = upload.size - offset
@@ -243,14 +244,14 @@ class Client:
             **more,
         )
         if not completes and answer.status in (201, 204):
-            self.ledger.tell(upload, "appended", answer.number("upload-offset"))
+            self.ledger.tell(upload, "appended", answer.offset)
         else:
             self.conclude(upload, answer)
 
     def _tus_fields(self, upload, content, head):
         fields = {"Content-Type": TUS}
         # A power failure may have lost the request with the length.
-        if "upload-defer-length" in head.fields:
+        if head["upload-defer-length"]:
             fields["Upload-Length"] = upload.size
         if content and self.chance.random() < 0.2:
             digest = base64.b64encode(hashlib.sha256(content).digest()).decode()
@@ -276,13 +277,13 @@ class Client:
         fields = {"Upload-Concat": "final;" + " ".join(part.url for part in upload.parts)}
         answer = self.send(upload, "POST", upload.path, fields)
         if answer.status == 201:
-            upload.locate(answer.fields.get("location", ""))
+            upload.locate(answer["location"] or "")
             self.ledger.event("joined")
         self.conclude(upload, answer)
 
     def conclude(self, upload, answer):
-        ledger, said = self.ledger, answer.fields.get("upload-complete")
-        offset = answer.number("upload-offset")
+        ledger, said = self.ledger, answer["upload-complete"]
+        offset = answer.offset
         # Without a resource (an ordinary upload, or one below `min-size`) only the upstream responds.
         is_good = 200 <= answer.status < 300 and (
             said == "?1" or upload.url is None or upload.is_tus
@@ -317,7 +318,7 @@ class Client:
             upload.is_retired = upload.family == "join"
 
     def _accept(self, upload, answer):
-        if upload.url is None and (link := answer.fields.get("link")):
+        if upload.url is None and (link := answer["link"]):
             upload.locate(link.split("<")[1].split(">")[0].removesuffix("/status"))
         upload.is_accepted = True
         self.ledger.count("accepted")

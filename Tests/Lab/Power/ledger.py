@@ -115,7 +115,7 @@ class Ledger:
         lines = [kind, text]
         if upload:
             lines += [upload.describe(), *upload.history]
-            lines.append(f"application: {self.application.requests(upload.path)}")
+            lines.append(f"application: {self.application.requests_for(upload.path)}")
             if upload.id and not self.machine.is_dead:
                 try:
                     lines.append(self.machine.ask(f"show={upload.id}"))
@@ -238,5 +238,5 @@ class Ledger:
 
     def has_arrived(self, upload):
         """Whether the upload has reached its upstream."""
-        requests = self.application.requests(upload.path)
-        return upload.is_dropped or any(one.is_whole and one.answered == 201 for one in requests)
+        requests = self.application.requests_for(upload.path)
+        return upload.is_dropped or any(one.is_whole and one.status == 201 for one in requests)

@@ -2,31 +2,29 @@
 
 import dataclasses
 import fcntl
-import json
 import os
 import signal
-import socket
 import subprocess
-import sys
 import tempfile
 import time
 import urllib.request
 
-from guest import tool
+from lab import qemu
+from lab.guest import tool
+from lab.http1 import Closed
+from lab.processes import free_ports
+from transport import ask
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 DISKS = ("data", "other")
+SECTORS = ",physical_block_size=4096,logical_block_size=512"
 SIZE = 1 << 30
 MAKE = {
     "ext4": ["mkfs.ext4", "-q", "-F"],
     "xfs": ["mkfs.xfs", "-q", "-f"],
     "btrfs": ["mkfs.btrfs", "-q", "-f"],
 }
-# Requests an upload that does not exist: 404 shows that nginx and the gateway serve.
-PROBE = (
-    b"HEAD /dir/x/upload-resource/00000000000000000000000000 HTTP/1.1\r\nHost: localhost\r\n"
-    b"Connection: close\r\nUpload-Draft-Interop-Version: 8\r\n\r\n"
-)
+# An upload that does not exist: 404 shows that nginx and the gateway serve.
+NOTHING = "/dir/x/upload-resource/00000000000000000000000000"
 
 
 @dataclasses.dataclass
@@ -82,7 +80,7 @@ class Machine:
 
     def __init__(self, host, words, conduct, number):
         self._turn = take_turn()
-        self.http, self.https, self.control = (free_port() for _ in range(3))
+        self.http, self.https, self.control = free_ports(3)
         self.is_dead = False
         self.figures = {}
         self._host = host
@@ -105,41 +103,14 @@ class Machine:
         drives = []
         for name in DISKS:
             image = f"{self._host.work}/{name}.img"
-            where = f"driver=raw,file.driver=file,file.filename={image}"
-            if not conduct.is_plain:
-                where = f"driver=raw,file.driver=nbd,file.server.type=unix,file.server.path={image}.sock"
-                self._disks.append(self._start_disk(name, image, conduct))
-            drives += [
-                "-drive",
-                f"if=none,id={name},cache=writeback,discard=ignore,{where}",
-                "-device",
-                f"virtio-blk-pci,drive={name},write-cache=on,physical_block_size=4096,"
-                "logical_block_size=512,discard=off,write-zeroes=off",
-            ]
+            if conduct.is_plain:
+                drives += qemu.drive(name, f"file.driver=file,file.filename={image}", SECTORS)
+                continue
+            seed = f"{conduct.seed}-{name}"
+            disk = qemu.Disk(image, conduct.keeps, seed, conduct.slowest, conduct.block, conduct.lies)
+            self._disks.append(disk)
+            drives += disk.drive(name, SECTORS)
         return drives
-
-    def _start_disk(self, name, image, conduct):
-        address = f"{image}.sock"
-        if os.path.exists(address):
-            os.unlink(address)
-        server = subprocess.Popen(
-            [
-                sys.executable,
-                f"{HERE}/disk.py",
-                image,
-                address,
-                conduct.keeps,
-                f"{conduct.seed}-{name}",
-                str(conduct.slowest),
-                str(conduct.block),
-                "lies" if conduct.lies else "honest",
-            ],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        if server.stdout.readline() != "ready\n":
-            raise RuntimeError(f"the disk {name} does not start")
-        return server
 
     def _start(self, drives, words):
         host = self._host
@@ -147,71 +118,35 @@ class Machine:
             f"hostfwd=tcp:127.0.0.1:{here}-:{there}"
             for here, there in ((self.http, 8080), (self.https, 8443), (self.control, 8090))
         )
-        # Without no_timer_check the kernel panics when a busy host emulates the timer late.
-        line = "console=ttyS0 quiet panic=-1 mitigations=off no_timer_check "
-        line += " ".join(f"pow.{name}={value}" for name, value in words.items())
-        with open(f"{host.work}/qemu.log", "a") as output:
-            return subprocess.Popen(
-                [
-                    tool("qemu-system-x86_64"),
-                    "-accel",
-                    host.accelerator,
-                    "-cpu",
-                    "host" if host.accelerator == "kvm" else "max",
-                    "-smp",
-                    str(host.processors),
-                    "-m",
-                    "768",
-                    "-nodefaults",
-                    "-no-user-config",
-                    "-no-reboot",
-                    "-display",
-                    "none",
-                    "-kernel",
-                    f"{host.build}/vmlinuz",
-                    "-initrd",
-                    f"{host.build}/guest.cpio",
-                    "-append",
-                    line,
-                    "-serial",
-                    f"file:{self.console}",
-                    "-serial",
-                    f"file:{self.log}",
-                    "-device",
-                    "virtio-rng-pci",
-                    "-netdev",
-                    f"user,id=net,restrict=off,{forward}",
-                    "-device",
-                    "virtio-net-pci,netdev=net,romfile=",
-                    *drives,
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
+        more = ["-smp", str(host.processors)]
+        more += ["-serial", f"file:{self.console}", "-serial", f"file:{self.log}"]
+        more += ["-netdev", f"user,id=net,restrict=off,{forward}"]
+        more += ["-device", "virtio-net-pci,netdev=net,romfile=", *drives]
+        line = " ".join(f"pow.{name}={value}" for name, value in words.items())
+        kernel, initramfs = f"{host.build}/vmlinuz", f"{host.build}/guest.cpio"
+        return qemu.start(
+            host.accelerator, kernel, initramfs, line, more, f"{host.work}/qemu.log", memory=768
+        )
 
     def cut(self):
         """Cuts the power: the disks stop, then QEMU is killed. Usable from any thread."""
         for disk in self._disks:
-            os.kill(disk.pid, signal.SIGUSR1)
-        self.process.kill()
+            disk.cut()
+        self.process.send(signal.SIGKILL)
         self.is_dead = True
 
     def bury(self):
         """Waits for the end of every process; records the disks' figures."""
-        self.process.wait()
+        self.process.wait(None)
         for name, disk in zip(DISKS, self._disks):
-            text, _ = disk.communicate(timeout=120)
-            self.figures[name] = json.loads(text or "{}")
+            self.figures[name] = disk.bury()
         self._turn.close()
 
     def discard(self):
         """Ends the machine in any state, for a run that is stopped."""
         self.is_dead = True
         for process in (self.process, *self._disks):
-            if process.poll() is None:
-                process.kill()
-                process.wait()
+            process.kill()
         self._turn.close()
 
     def words(self):
@@ -240,7 +175,7 @@ class Machine:
     def wait(self, limit=120):
         """Waits until nginx and the gateway serve; returns the seconds since power on, or None."""
         while time.monotonic() - self.began < limit:
-            if self.process.poll() is not None:
+            if self.process.status is not None:
                 return None
             words = [word for _, word, _ in self.words()]
             if "gateway-ended" in words or "nginx-failed" in words:
@@ -258,10 +193,9 @@ class Machine:
 
     def _serves(self):
         try:
-            with socket.create_connection(("127.0.0.1", self.http), timeout=5) as peer:
-                peer.sendall(PROBE)
-                return peer.recv(4096).startswith(b"HTTP/1.1 404")
-        except OSError:
+            fields = {"Upload-Draft-Interop-Version": "8"}
+            return ask(self.http, "HEAD", NOTHING, fields, patience=5).status == 404
+        except Closed:
             return False
 
     def ask(self, question, limit=60):
@@ -279,12 +213,6 @@ def take_turn():
     file = open(path, "w")
     fcntl.flock(file, fcntl.LOCK_EX)
     return file
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def make_disks(work, kind):

@@ -7,8 +7,9 @@ import time
 import urllib.error
 import urllib.request
 
-from upload import ACCEPTING, DIRECTORIES
-from wire import Broken, request
+from lab.http1 import Closed
+from transport import ask
+from upload import DIRECTORIES
 
 # The gateway is starting, or a delivery is in progress: repeat the request.
 LATER = (423, 424, 500, 502, 503, 504, 507)
@@ -46,7 +47,7 @@ class Oracle:
             self._check_held(upload)
         elif not is_good:
             self._ledger.wonder(upload, f"after a cut: {answer}")
-        elif answer.number("upload-offset") is None:
+        elif answer.offset is None:
             self._ledger.fail(upload, "no offset", f"{answer}")
         else:
             self._check_offset(upload, answer)
@@ -56,11 +57,11 @@ class Oracle:
         until = time.monotonic() + 40
         while time.monotonic() < until and not self._ledger.is_dead:
             try:
-                answer = request(self._port, "HEAD", upload.url, upload.marks(), limit=15)
+                answer = ask(self._port, "HEAD", upload.url, upload.marks(), patience=15)
                 upload.note(f"after cut: {answer}")
                 if answer.status not in LATER:
                     break
-            except Broken as broken:
+            except Closed as broken:
                 # A delivery is in progress.
                 upload.note(f"after cut: {broken}")
             time.sleep(0.3)
@@ -88,7 +89,7 @@ class Oracle:
 
     def _check_held(self, upload):
         ledger = self._ledger
-        attempts = len(ledger.application.requests(upload.path))
+        attempts = len(ledger.application.requests_for(upload.path))
         upload.is_retired = True
         if upload.is_repeatable or not upload.is_completing:
             return ledger.fail(upload, "held", f"410, the application received {attempts} attempts")
@@ -107,8 +108,8 @@ class Oracle:
             ledger.held.append(upload)
 
     def _check_offset(self, upload, answer):
-        ledger, offset = self._ledger, answer.number("upload-offset")
-        is_complete = answer.fields.get("upload-complete") == "?1"
+        ledger, offset = self._ledger, answer.offset
+        is_complete = answer["upload-complete"] == "?1"
         if offset < (upload.told or 0):
             ledger.fail(upload, "offset lost", f"acknowledged {upload.told}, now {offset}")
         if offset > upload.sent:
@@ -134,8 +135,8 @@ class Oracle:
             fields = {"Upload-Complete": "?1", "Content-Type": "application/partial-upload"}
         fields["Upload-Offset"] = upload.size
         try:
-            answer = request(self._port, "PATCH", upload.url, {**upload.marks(), **fields})
-        except Broken as broken:
+            answer = ask(self._port, "PATCH", upload.url, {**upload.marks(), **fields})
+        except Closed as broken:
             return self._ledger.wonder(upload, f"repeated request: {broken}")
         is_same = 200 <= answer.status < 300
         if not upload.is_tus:
@@ -261,19 +262,19 @@ class Oracle:
     def check_application(self):
         ledger = self._ledger
         for path in ledger.application.targets():
-            upload, requests = ledger.by_path.get(path), ledger.application.requests(path)
+            upload, requests = ledger.by_path.get(path), ledger.application.requests_for(path)
             if upload is None or upload.judged == len(requests):
                 continue
             # An aborted request may still be waiting for content.
-            if not all(one.is_whole or one.at < time.monotonic() - 5 for one in requests):
+            if not all(one.is_whole or one.began < time.monotonic() - 5 for one in requests):
                 continue
             new, upload.judged = requests[upload.judged :], len(requests)
             for one in new:
-                if one.is_whole and (one.sha, one.size) != (upload.sha, upload.size):
+                if one.is_whole and (one.digest, one.size) != (upload.sha, upload.size):
                     ledger.fail(upload, "wrong content delivered", f"{one}")
-                if upload.cancelled == "told" and one.at > upload.cancelled_at:
+                if upload.cancelled == "told" and one.began > upload.cancelled_at:
                     ledger.fail(upload, "delivered after it was cancelled", f"{one}")
-                if upload.hold == "held" and one.at > upload.held_at:
+                if upload.hold == "held" and one.began > upload.held_at:
                     ledger.fail(upload, "delivered while it was held", f"{one}")
                 if one.fault:
                     ledger.fail(upload, "wrong request", f"{one}")
@@ -290,8 +291,8 @@ class Oracle:
             return True
         if not upload.is_repeatable and upload.url:
             try:
-                answer = request(self._port, "HEAD", upload.url, upload.marks(), limit=15)
-            except Broken:
+                answer = ask(self._port, "HEAD", upload.url, upload.marks(), patience=15)
+            except Closed:
                 return False
             if answer.status == 410:
                 upload.is_unknown = True

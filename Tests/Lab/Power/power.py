@@ -1,15 +1,6 @@
 #!/usr/bin/env python3
 """Power failures: uploads into a guest, SIGKILL of the guest, a new boot with the same disks, and a check of every
-promise (`make power-test`).
-
-Environment: POWER_ROUNDS, power failures on each file system (default 4); POWER_FS, file systems (default: ext4 xfs
-btrfs); POWER_MOMENT, the moment of every power failure (default: random); POWER_SAMPLE, not empty: a sample of at
-most two minutes; POWER_LANE, the boots with spool_receive: `alternate` (default), `always` or `never`;
-POWER_CONTROLS, negative controls by name, `quick` (default), `all` or `none`; POWER_SEED, the seed;
-POWER_DIRECTORY, the working directory (default: .build/power); POWER_KERNEL, the directory of an unpacked kernel
-package; POWER_PREVIOUS, the program that each spool begins with; POWER_PROCESSORS, of the guest (default 1);
-SPOOLGATE, the program. Exit status: 0 if all promises hold and every control was detected, or the test cannot run
-here, else 1. With --check it only reports what prevents the test.
+promise (`make power-test`). README.md has its settings, which make passes in variables named POWER_.
 """
 
 import fcntl
@@ -22,17 +13,18 @@ import time
 
 sys.dont_write_bytecode = True
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.append(os.path.join(os.path.dirname(HERE), "Drill"))
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 import beside_walk
 import controls
-import guest
+import image
+from lab import guest, qemu
+from lab.processes import ROOT, Unavailable
+from lab.report import Transcript
 from ledger import MOMENTS, NGINX_WRITES
 from machine import MAKE, Host
 from results import SHOWN, Results
 from series import Plan, Series
-from transcript import Transcript
 from transport import TRANSPORTS
 
 CHECK = "--check"
@@ -60,7 +52,7 @@ class Run:
         self.lane = setting("LANE", "alternate")
         self.seed = setting("SEED") or str(random.SystemRandom().randrange(1 << 32))
         self.directory = os.path.abspath(
-            setting("DIRECTORY", os.path.join(guest.ROOT, ".build/power"))
+            setting("DIRECTORY", os.path.join(ROOT, ".build/power"))
         )
         self.began = time.monotonic()
         names = setting("CONTROLS", "all-syncs" if self.is_sample else "quick")
@@ -95,12 +87,12 @@ class Run:
 
 def main():
     try:
-        guest.check_tools()
+        image.check_tools()
         if sys.argv[1:] == [CHECK]:
             guest.kernel(os.path.join(Run().directory, "guest"))
             return 0
         return play(Run())
-    except guest.Unavailable as reason:
+    except Unavailable as reason:
         print(f"SKIPPED make power-test: {reason}")
         return 1 if sys.argv[1:] == [CHECK] else 0
 
@@ -116,8 +108,7 @@ def play(run):
         carry_out(run, transcript)
     except SampleOver:
         print(f"SKIPPED the rest of make power-test: {SAMPLE_END} s have elapsed", flush=True)
-    print(f"\n{transcript.passed} passed, {transcript.failed} failed", flush=True)
-    return 1 if transcript.failed else 0
+    return transcript.end()
 
 
 class SampleOver(BaseException):
@@ -130,13 +121,13 @@ def stop_sample(*_):
 
 def carry_out(run, transcript):
     host = prepare(run)
-    program = guest.digest(guest.program())
+    program = guest.digest(image.program())
     results = Results(os.path.join(run.directory, "results.jsonl"), program, run.selection)
     if run.is_sample:
         # It is too short to continue another run.
         results.end()
     transcript.say(
-        f"{guest.program()} ({program}), {host.accelerator}, POWER_SEED={run.seed}, "
+        f"{image.program()} ({program}), {host.accelerator}, POWER_SEED={run.seed}, "
         f"results in {results.path}"
     )
     if "h2" not in TRANSPORTS:
@@ -180,9 +171,9 @@ def prepare(run):
             f"make power-test: another run uses {run.directory}; set POWER_DIRECTORY for a second one"
         )
     before = previous(run.directory)
-    guest.build(build, guest.program(), before)
+    image.build(build, image.program(), before)
     return Host(
-        build, work, guest.accelerator(build), int(setting("PROCESSORS", "1")), bool(before)
+        build, work, qemu.accelerator(build, "guest.cpio", "POW "), int(setting("PROCESSORS", "1")), bool(before)
     )
 
 
@@ -194,7 +185,7 @@ def previous(directory):
     if named := setting("PREVIOUS"):
         return named
     last, before = (os.path.join(directory, f"{name}-program") for name in ("last", "previous"))
-    current = guest.program()
+    current = image.program()
     if not os.path.exists(last) or guest.digest(last) != guest.digest(current):
         if os.path.exists(last):
             os.replace(last, before)

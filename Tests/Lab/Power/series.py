@@ -2,19 +2,17 @@
 
 import collections
 import dataclasses
-import os
 import random
 import threading
 import time
 
 from application import Application
 from client import Client
+from lab.http1 import Closed
 from ledger import MOMENTS, NGINX_WRITES, Ledger
 from machine import Conduct, Lane, Machine, make_disks
 from operating import Operator
 from oracle import Oracle
-from transport import send
-from wire import Broken
 
 # The longest time in one round that clients run, in seconds.
 WORK = 8
@@ -311,7 +309,7 @@ class Series:
 
     def _client(self, seed, is_fresh, until):
         ledger, chance = self.ledger, random.Random(seed)
-        client = Client(ledger, chance, send)
+        client = Client(ledger, chance)
         while not ledger.is_dead and time.monotonic() < until:
             upload = ledger.take(chance, is_fresh)
             if upload is None:
@@ -321,7 +319,7 @@ class Series:
                     if ledger.is_dead or upload.is_over:
                         break
                     client.step(upload)
-            except Broken:
+            except Closed:
                 # An upload without a URL cannot be resumed. Parts and concatenations are simply sent again.
                 if upload.url is None and upload.family != "join":
                     upload.is_retired = True
@@ -339,7 +337,7 @@ class Series:
         """Without further power failures, finishes every upload, waits for the deliveries of accepted ones, and
         checks everything.
         """
-        ledger, oracle = self.ledger, self._oracle
+        ledger = self.ledger
         self._boot(Conduct(), is_last=True)
         ledger.application.open()
         if self._settle():
@@ -374,7 +372,7 @@ class Series:
             time.sleep(0.5)
         for upload in waiting:
             ledger.fail(
-                upload, "accepted, not delivered", f"{ledger.application.requests(upload.path)}"
+                upload, "accepted, not delivered", f"{ledger.application.requests_for(upload.path)}"
             )
         ledger.count(
             "accepted and delivered",

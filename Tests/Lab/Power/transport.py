@@ -1,37 +1,56 @@
 """A client's transport to nginx: HTTP/1.1 over TCP or TLS, or HTTP/2 over TLS. An upload keeps its transport."""
 
-import socket
-import ssl
+from lab import exchange
+from lab.exchange import STEP, Exchange
+from lab.http1 import Closed
 
-import wire
-
-try:
-    import http2
-except ImportError:
-    # python3-h2 is not installed for this Python.
-    http2 = None
-
-TRANSPORTS = ["tcp", "tcp", "tls", "h2"] if http2 else ["tcp", "tcp", "tls"]
+TRANSPORTS = ["tcp", "tcp", "tls", "h2"] if exchange.http2 else ["tcp", "tcp", "tls"]
+# The seconds after which a silent guest counts as dead.
+PATIENCE = 40
 
 
-def send(ledger, upload, method, target, fields, content, **more):
-    """Sends one request of an upload's client; returns its final Answer."""
+def ask(port, method, target, fields, patience=PATIENCE, **more):
+    """Sends a whole request by HTTP/1.1; returns its final response."""
+    return exchange.ask(port, method, target, fields, patience=patience, **more)
+
+
+def send(
+    ledger,
+    upload,
+    method,
+    target,
+    fields,
+    content,
+    *,
+    on_interim,
+    on_sent,
+    pieces=lambda: STEP,
+    pause=lambda: 0,
+    stop_after=None,
+    midway=None,
+):
+    """Sends one request of an upload's client; returns its final response.
+
+    pieces: returns the size of the next piece of content; pause: returns the seconds that the client listens after it.
+    stop_after: the client aborts after this many bytes. on_interim: receives each 1xx. on_sent: receives the number of
+    bytes before they are sent. midway: called once, in the middle of the content.
+    """
     machine, kind = ledger.machine, upload.transport
-    if kind == "tcp":
-        return wire.request(machine.http, method, target, fields, content, **more)
-    exchange = wire.Exchange(method, target, {"Connection": "close", **fields}, content, **more)
-    try:
-        with socket.create_connection(("127.0.0.1", machine.https), timeout=exchange.limit) as raw:
-            with context(kind).wrap_socket(raw, server_hostname="localhost") as peer:
-                connection = http2.Connection(peer) if kind == "h2" else wire.Connection(peer)
-                return connection.carry(exchange)
-    except OSError as error:
-        raise wire.Broken(str(error)) from None
-
-
-def context(kind):
-    """The guest's certificate is self-signed."""
-    made = ssl.create_default_context()
-    made.check_hostname, made.verify_mode = False, ssl.CERT_NONE
-    made.set_alpn_protocols(["h2"] if kind == "h2" else ["http/1.1"])
-    return made
+    if method in ("POST", "PUT", "PATCH"):
+        fields = {**fields, "Content-Length": len(content)}
+    port = machine.http if kind == "tcp" else machine.https
+    with Exchange(port, method, target, fields, kind, on_interim, PATIENCE) as request:
+        sent = 0
+        while sent < len(content):
+            if stop_after is not None and sent >= stop_after:
+                raise Closed("aborted on purpose")
+            piece = content[sent : sent + pieces()]
+            sent += len(piece)
+            on_sent(sent)
+            if not request.send(piece):
+                break
+            request.listen(pause())
+            if midway and sent * 2 >= len(content):
+                midway()
+                midway = None
+        return request.final()

@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 
-from processes import Process, must, run
+from lab.processes import Process, must, run, unusable
 
 
 class Fuse:
@@ -48,15 +48,11 @@ class Fuse:
     def stall(self):
         """Returns when every operation waits."""
         self._server.send(signal.SIGSTOP)
-        must(5, "the server is stopped", lambda: self._state() == "T")
+        must(5, "the server is stopped", lambda: self._server.state == "T")
 
     def resume(self):
         if self._server:
             self._server.send(signal.SIGCONT)
-
-    def _state(self):
-        with open(f"/proc/{self._server.identity}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0]
 
     def __exit__(self, *_):
         """May be called at any time, once no process uses the file system any more."""
@@ -122,15 +118,6 @@ class Ext4(Fuse):
         if os.path.ismount(self.mount):
             subprocess.run(["umount", self.mount], capture_output=True, timeout=60)
         super().__exit__()
-
-
-def unusable(path):
-    """Why a device cannot be opened; None if it can."""
-    try:
-        os.close(os.open(path, os.O_RDWR))
-        return None
-    except OSError as error:
-        return f"{path}: {error.strerror}"
 
 
 DISKS = {disk.name: disk for disk in (Fuse, Ext4)}

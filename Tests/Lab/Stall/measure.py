@@ -3,7 +3,7 @@
 import os
 import time
 
-from processes import must
+from lab.processes import must
 from stage import ROWS, Stage, ended_within
 from traffic import Pings, Sink, Uploads, settings
 

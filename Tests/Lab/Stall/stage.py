@@ -7,12 +7,10 @@ import re
 import select
 import shutil
 import signal
-import socket
 import sys
 
-import gateway
-from gateway import ROOT
-from processes import Process, Unavailable, free_ports, must
+from lab.gateway import Gateway, ship, ship_module, start_nginx, write
+from lab.processes import MODULE, Unavailable, free_ports, must, processor
 
 # A row of the table: its name, the path of its uploads, and the value of spool_receive.
 ROWS = {
@@ -29,10 +27,8 @@ WRITES = {
 }.get(os.uname().machine, set())
 # fsync and fdatasync, with which the gateway also waits for the disk.
 SYNCS = {"x86_64": {74, 75}, "aarch64": {82, 83}}.get(os.uname().machine, set())
-TICKS = os.sysconf("SC_CLK_TCK")
 
-SETTINGS = """listen: unix:{directory}/spoolgate.sock
-socket-mode: "0666"
+SETTINGS = """socket-mode: "0666"
 threads: {{maximum: 500}}
 spool: {{directory: {mount}/spool, reserve: 16MiB}}
 routes:
@@ -42,7 +38,6 @@ routes:
 """
 
 NGINX = """load_module {module};
-daemon off;
 user root;
 worker_processes 1;
 error_log {directory}/error.log error;
@@ -98,9 +93,7 @@ def rows():
 
 def module():
     """The nginx module's path."""
-    path = os.environ.get("STALL_MODULE") or os.path.join(
-        ROOT, ".build/nginx-module/ngx_http_interim_module.so"
-    )
+    path = os.environ.get("STALL_MODULE") or MODULE
     if not os.path.exists(path):
         raise Unavailable(f"the nginx module {path} is missing: make module")
     return path
@@ -126,67 +119,42 @@ class Stage:
         return self
 
     def _start(self):
-        for name in ("nginx/modules/upstream", "temporary", "pages"):
+        for name in ("temporary", "pages"):
             os.makedirs(f"{self._directory}/{name}")
         for name in ("spool", "drop", "dav", "body"):
             os.makedirs(f"{self._mount}/{name}")
         with open(f"{self._directory}/pages/page", "wb") as page:
             page.write(bytes(4096))
-        self._write_nginx()
-        with open(f"{self._directory}/spoolgate.yaml", "w") as file:
-            file.write(SETTINGS.format(directory=self._directory, mount=self._mount))
-        self._gateway = Process(
-            [gateway.program(), "serve", "--config", f"{self._directory}/spoolgate.yaml"],
-            f"{self._directory}/spoolgate.log",
-        )
-        must(20, "the gateway listens", lambda: self._listens(self._gateway, socket.AF_UNIX))
-        self._nginx = Process(
-            ["nginx", "-p", self._directory, "-c", "nginx.conf"], f"{self._directory}/start.log"
-        )
-        must(20, "nginx listens", lambda: self._listens(self._nginx, socket.AF_INET))
-        must(20, "nginx has its worker", lambda: len(children(self._nginx.identity)) == 1)
-        self.worker = children(self._nginx.identity)[0]
+        self._gateway = Gateway(self._directory, SETTINGS.format(mount=self._mount))
+        self._gateway.start()
+        folder = f"{self._directory}/nginx"
+        self._write_nginx(folder)
+        self._nginx = start_nginx(folder, self.port)
+        must(20, "nginx has its worker", lambda: len(self._nginx.children) == 1)
+        self.worker = self._nginx.children[0]
 
-    def _listens(self, process, family):
-        if process.status is not None:
-            raise RuntimeError(f"it ended: {process.said()[-1000:]}")
-        address = ("127.0.0.1", self.port)
-        if family == socket.AF_UNIX:
-            address = f"{self._directory}/spoolgate.sock"
-        try:
-            with socket.socket(family) as one:
-                one.connect(address)
-            return True
-        except OSError:
-            return False
-
-    def _write_nginx(self):
+    def _write_nginx(self, folder):
         """The shipped files, with other paths and the row's value of spool_receive."""
-        sources = [f"{ROOT}/nginx/{name}.conf" for name in "http location params pass server".split()]
-        targets = {os.path.basename(path): "" for path in sources}
-        sources += [f"{ROOT}/nginx/module/{name}.conf" for name in ("interim", "keepalive")]
-        targets |= {"interim.conf": "modules/", "keepalive.conf": "modules/upstream/"}
-        for path in sources:
-            with open(path) as file:
-                text = file.read().replace("/usr/share/spoolgate/nginx/", f"{self._directory}/nginx/")
-            text = text.replace("/run/spoolgate/spoolgate.sock", f"{self._directory}/spoolgate.sock")
-            name = os.path.basename(path)
-            if name == "interim.conf":
-                text, count = re.subn(r"(?m)^spool_receive .*;", f"spool_receive {self._mode};", text)
-                if count != 1:
-                    raise RuntimeError(f"{path} does not set spool_receive")
-            with open(f"{self._directory}/nginx/{targets[name]}{name}", "w") as file:
-                file.write(text)
-        with open(f"{self._directory}/nginx.conf", "w") as file:
-            file.write(
-                NGINX.format(
-                    module=module(),
-                    directory=self._directory,
-                    mount=self._mount,
-                    port=self.port,
-                    sink=self._sink,
-                )
-            )
+        socket = self._gateway.socket
+        ship(
+            folder,
+            [f"{name}.conf" for name in "http location params pass server".split()],
+            edit=lambda text: text.replace("/run/spoolgate/spoolgate.sock", socket),
+        )
+        ship_module(folder, self._with_mode)
+        write(
+            f"{folder}/nginx.conf",
+            NGINX.format(
+                module=module(),
+                directory=self._directory,
+                mount=self._mount,
+                port=self.port,
+                sink=self._sink,
+            ),
+        )
+
+    def _with_mode(self, text):
+        return re.sub(r"(?m)^spool_receive .*;", f"spool_receive {self._mode};", text)
 
     # The state of its processes.
 
@@ -215,9 +183,7 @@ class Stage:
     def worker_seconds(self):
         """The processor time of nginx's worker; None if it has ended."""
         try:
-            with open(f"/proc/{self.worker}/stat") as file:
-                words = file.read().rpartition(")")[2].split()
-            return (int(words[11]) + int(words[12])) / TICKS
+            return processor(self.worker)
         except OSError:
             return None
 
@@ -229,10 +195,10 @@ class Stage:
 
     def lane_bytes(self):
         """The bytes that nginx wrote into the spool."""
-        page = gateway.admin_page(f"{self._directory}/admin.sock", "/metrics")
-        return sum(
-            float(one) for one in re.findall(r"(?m)^spoolgate_spool_receive_bytes_total.* (\S+)$", page)
+        figures = re.findall(
+            r"(?m)^spoolgate_spool_receive_bytes_total.* (\S+)$", self._gateway.metrics()
         )
+        return sum(map(float, figures))
 
     def digests(self):
         """The SHA-256 of each file that was stored on the disk, sorted."""
@@ -249,7 +215,7 @@ class Stage:
         left = []
         for name, process, number in (
             ("nginx", self._nginx, signal.SIGQUIT),
-            ("the gateway", self._gateway, signal.SIGTERM),
+            ("the gateway", self._gateway.process, signal.SIGTERM),
         ):
             process.send(number)
             if process.wait(30) is None:
@@ -260,24 +226,18 @@ class Stage:
         """The lines that nginx and the gateway logged as warnings or errors."""
         with open(f"{self._directory}/error.log", errors="replace") as file:
             lines = file.read().splitlines()
-        said = self._gateway.said().splitlines()
-        return lines + [one for one in said if re.search(r" level=(warning|error|critical) |Fatal", one)]
+        return lines + self._gateway.complaints()
 
     def __exit__(self, *_):
         """The disk must not be stalled any more."""
-        for process in (self._nginx, self._gateway):
+        for process in (self._nginx, self._gateway and self._gateway.process):
             if process:
-                for child in children(process.identity) if process.status is None else ():
+                for child in process.children if process.status is None else ():
                     os.kill(child, signal.SIGKILL)
                 process.kill()
         for name in ("spool", "drop", "dav", "body"):
             shutil.rmtree(f"{self._mount}/{name}", ignore_errors=True)
         shutil.rmtree(self._directory, ignore_errors=True)
-
-
-def children(process):
-    with open(f"/proc/{process}/task/{process}/children") as file:
-        return [int(one) for one in file.read().split()]
 
 
 def ended_within(descriptor, seconds):

@@ -6,9 +6,12 @@ import multiprocessing
 import os
 import random
 import resource
-import socket
 import threading
 import time
+
+from lab.application import Application
+from lab.exchange import Exchange
+from lab.http1 import Closed
 
 PIECE = 256 << 10
 # The seconds between two pieces of one upload, and between two requests for the page.
@@ -54,23 +57,18 @@ class Uploads:
 
     def _upload(self, port, target, number, size):
         digest = hashlib.sha256()
+        fields = {"Upload-Draft-Interop-Version": "10", "Upload-Complete": "?1", "Content-Length": size}
         try:
-            with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as peer:
-                peer.sendall(
-                    f"PUT {target} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {size}\r\n"
-                    "Upload-Draft-Interop-Version: 10\r\nUpload-Complete: ?1\r\n"
-                    "Connection: close\r\n\r\n".encode()
-                )
-                for piece in pieces(number, size):
-                    digest.update(piece)
-                    peer.sendall(piece)
-                    with self._sent.get_lock():
-                        self._sent.value += len(piece)
-                    time.sleep(GAP)
-                answer = b"".join(iter(lambda: peer.recv(1 << 16), b""))
-            said = [int(part[9:12]) for part in answer.split(b"\r\n\r\n") if part[:7] == b"HTTP/1."]
-            status = said[-1] if said else "no answer"
-        except OSError as error:
+            exchange = Exchange(port, "PUT", target, fields, patience=PATIENCE)
+            for piece in pieces(number, size):
+                digest.update(piece)
+                if not exchange.send(piece):
+                    break
+                with self._sent.get_lock():
+                    self._sent.value += len(piece)
+                time.sleep(GAP)
+            status = exchange.final().status
+        except Closed as error:
             status = repr(error)
         self._results.put((status, digest.hexdigest()))
 
@@ -133,36 +131,30 @@ class Pings:
         self._process.join()
 
 
+class Digests(Application):
+    def __init__(self, pipe, digests):
+        self._digests = digests
+        super().__init__()
+        pipe.send(self.port)
+
+    def respond(self, request):
+        self._digests.put(request.digest)
+        return 201, {}, ""
+
+
 class Sink:
-    """An upstream that keeps only the SHA-256 of each request's content."""
+    """An upstream that keeps only the SHA-256 of each request's content, in a separate process."""
 
     def __init__(self):
-        listener = socket.create_server(("127.0.0.1", 0), backlog=256)
-        self.port = listener.getsockname()[1]
+        ours, theirs = fork.Pipe()
         self._digests = fork.SimpleQueue()
-        self._process = fork.Process(target=self._run, args=(listener,), daemon=True)
+        self._process = fork.Process(target=self._run, args=(theirs,), daemon=True)
         self._process.start()
-        listener.close()
+        self.port = ours.recv()
 
-    def _run(self, listener):
-        while True:
-            peer, _ = listener.accept()
-            threading.Thread(target=self._take, args=(peer,), daemon=True).start()
-
-    def _take(self, peer):
-        with peer, peer.makefile("rb", 1 << 18) as stream:
-            length = 0
-            while (line := stream.readline()) not in (b"\r\n", b""):
-                name, _, value = line.partition(b":")
-                if name.lower() == b"content-length":
-                    length = int(value)
-            digest = hashlib.sha256()
-            while length > 0 and (part := stream.read1(min(length, 1 << 18))):
-                digest.update(part)
-                length -= len(part)
-            if length == 0:
-                self._digests.put(digest.hexdigest())
-                peer.sendall(b"HTTP/1.0 201 Created\r\nContent-Length: 0\r\n\r\n")
+    def _run(self, pipe):
+        Digests(pipe, self._digests)
+        threading.Event().wait()
 
     def digests(self):
         found = []

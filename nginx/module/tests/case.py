@@ -17,9 +17,9 @@ import signal
 import time
 import unittest
 
-import http1
-import http2
 import options
+from lab import http1
+from lab import http2
 from responder import Responder
 from server import H2, H2C, PLAIN, TLS, Nginx
 

@@ -18,11 +18,11 @@ import traceback
 
 import case
 import fuzz_lane
-import http1
-import http2
 import options
 import server
 from fuzz_streams import Stream
+from lab import http1
+from lab import http2
 from responder import Disconnected, Responder
 
 SERVER = """

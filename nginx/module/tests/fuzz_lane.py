@@ -11,12 +11,12 @@ import threading
 import time
 
 import case
-import fastcgi
-import http1
-import http2
 import lane
 import options
 import server
+from lab import fastcgi
+from lab import http1
+from lab import http2
 from responder import Disconnected
 
 BAD = [lane.message(9), lane.message(lane.GRANT, limit=5), lane.message(lane.DECLINE), lane.message(lane.WINDOW),

@@ -6,8 +6,8 @@ a reading client receives. nginx must survive an invalid one.
 
 import random
 
-import fastcgi
-from fastcgi import STDERR, STDOUT
+from lab import fastcgi
+from lab.fastcgi import STDERR, STDOUT
 
 PASSED = (100, 103, 104)    # by `interim_responses` in fuzz.py, which ignores the 100
 NAMES = ["Location", "Upload-Offset", "Upload-Limit", "x", "X-Mixed-CASE", "X-" + "n" * 62]

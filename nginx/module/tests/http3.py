@@ -15,7 +15,7 @@ from aioquic.quic.events import (ConnectionTerminated, HandshakeCompleted, StopS
                                  StreamDataReceived, StreamReset)
 
 import options
-from http1 import Closed, Response
+from lab.http1 import Closed, Response, Responses
 
 DATA, HEADERS, SETTINGS = 0, 1, 4
 
@@ -131,7 +131,7 @@ class Client:
         self.sock.close()
 
 
-class Message:
+class Message(Responses):
     """One request stream."""
 
     def __init__(self, client, stream):
@@ -176,21 +176,14 @@ class Message:
         if not done():
             raise Closed("stream reset, %d" % self.reset_code)
 
-    def next(self):
-        """Receive the next interim response, or the final response with its content."""
+    def head(self):
+        """Receive the next response; its content may be incomplete."""
         self._wait(lambda: self.responses)
-        response = self.responses.pop(0)
-        self._wait(lambda: response.complete)
-        return response
+        return self.responses.pop(0)
 
-    def finish(self):
-        """Receive all responses; returns (interim responses, final response)."""
-        interims = []
-        while True:
-            response = self.next()
-            if response.status >= 200:
-                return interims, response
-            interims.append(response)
+    def complete(self, response):
+        """Receive the content of a response."""
+        self._wait(lambda: response.complete)
 
     def cancel(self):
         """Reset both directions of the stream."""

@@ -12,8 +12,8 @@ import struct
 import threading
 import time
 
-import fastcgi
 import options
+from lab import fastcgi
 
 
 class Disconnected(Exception):

@@ -1,8 +1,7 @@
 """The status codes that pass, and the behaviour of nginx without the directive and with `off`."""
 
-import fastcgi
-
 import case
+from lab import fastcgi
 
 
 class Codes(case.NginxTestCase):

@@ -3,7 +3,7 @@
 import time
 
 import case
-import http1
+from lab import http1
 from responder import Disconnected
 
 

@@ -4,7 +4,7 @@ import contextlib
 import struct
 
 import case
-from fastcgi import END_REQUEST, STDERR, STDOUT, block, end, record
+from lab.fastcgi import END_REQUEST, STDERR, STDOUT, block, end, record
 from responder import Disconnected
 
 INTERIM = record(STDOUT, block(104, "Upload-Offset: 1"))

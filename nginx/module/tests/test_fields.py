@@ -3,7 +3,7 @@
 import contextlib
 
 import case
-import fastcgi
+from lab import fastcgi
 from responder import Disconnected
 
 

@@ -1,9 +1,8 @@
 """Any division into FastCGI records results in the same interim responses and the same final response."""
 
-import fastcgi
-from fastcgi import STDERR, STDOUT, block, end, record, records
-
 import case
+from lab import fastcgi
+from lab.fastcgi import STDERR, STDOUT, block, end, record, records
 
 BLOCKS = [block(104, "Location: /resource/1"), block(104, "Upload-Offset: 10", "X-Second: two"),
           block(104)]

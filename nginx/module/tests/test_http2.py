@@ -4,7 +4,7 @@ import random
 
 import case
 import options
-from fastcgi import block
+from lab.fastcgi import block
 
 FILL = "X-Fill: " + "f" * 200
 

@@ -1,9 +1,8 @@
 """nginx keeps a connection to the responder only if the request and the response on it are complete."""
 
-import struct
 
 import case
-from fastcgi import END_REQUEST, STDERR, STDOUT, block, end, record
+from lab.fastcgi import END_REQUEST, STDERR, STDOUT, block, end, record
 
 HEADER = record(STDOUT, block(204))
 

@@ -4,7 +4,7 @@ import os
 import signal
 
 import case
-from fastcgi import STDERR, STDOUT, block, end, record
+from lab.fastcgi import STDERR, STDOUT, block, end, record
 from test_keep import KeepTestCase
 
 CLOSE = record(STDERR)      # asks nginx to close an idle connection; nginx skips it during a request

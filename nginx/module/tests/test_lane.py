@@ -14,10 +14,10 @@ import time
 import unittest
 
 import case
-import fastcgi
-import http1
 import lane
 import options
+from lab import fastcgi
+from lab import http1
 from lane import Lane
 from responder import Disconnected
 from server import H2, PLAIN

@@ -12,10 +12,10 @@ import threading
 import time
 
 import case
-import http1
 import options
 import test_http3
 import test_lane
+from lab import http1
 from responder import Disconnected
 from server import PLAIN
 from test_lane import CONTENT

@@ -3,8 +3,8 @@
 import time
 
 import case
-import http1
 import options
+from lab import http1
 
 LENGTH = 100 << 20
 # More than the buffers of both sockets can hold (net.ipv4.tcp_rmem, tcp_wmem).

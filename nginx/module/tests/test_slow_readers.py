@@ -5,7 +5,7 @@ import time
 
 import case
 import options
-from fastcgi import STDOUT, block, end, record
+from lab.fastcgi import STDOUT, block, end, record
 
 FILL = "X-Fill: " + "f" * 200
 

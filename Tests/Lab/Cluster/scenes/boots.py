@@ -5,11 +5,11 @@ Each start of a node uses another boot identity, as on separate machines.
 
 import time
 
-from client import ANSWERED, Task
-from oracle import check_once, deliveries, judge
-from processes import must, wait
-from wire import ask
-from world import NODES
+from Cluster.client import ANSWERED, Task
+from Cluster.oracle import check_once, deliveries, judge
+from Cluster.wire import ask
+from Cluster.world import NODES
+from lab.processes import must, wait
 
 OPEN = 10
 
@@ -57,44 +57,40 @@ def time_to_look(world):
 
 def running_upload(world, draw, number):
     """An upload created on n1, whose content is too short for an acknowledgement during the request."""
-    task = Task(f"{draw.random()}")
-    task.number, task.breaks = f"running{number}", []
-    task.content = draw.randbytes(60_000)
-    client = world.client(task, lambda request: "n1")
-    task.is_careful = not world.front.has_module
-    if task.is_careful:
-        client.create()
-        method, target, fields = "PATCH", client.current.location, {"Upload-Offset": 0}
-        fields["Content-Type"] = "application/partial-upload"
-    else:
-        client.begin()
-        method, target, fields = task.method, client.current.target, {}
-    fields |= {"Upload-Complete": "?1", "Content-Length": len(task.content)}
-    exchange = client.open(method, target, fields)
-    exchange.send(task.content[:30_000])
-    client.current.sent = len(task.content)
-    if not task.is_careful:
-        must(10, "the Location arrives", lambda: exchange.listen(0.1) and client.current.location)
+    content = draw.randbytes(60_000)
+    if not world.front.has_module:
+        client = world.begin(draw, f"running{number}", on_n1, content=content)
+        return client, client.begin_rest(30_000)
+    client = world.client(Task(f"{draw.random()}"), on_n1)
+    vars(client.task).update(number=f"running{number}", breaks=[], is_careful=False, content=content)
+    client.begin()
+    fields = {"Upload-Complete": "?1", "Content-Length": len(content)}
+    exchange = client.open(client.task.method, client.current.target, fields)
+    exchange.send(content[:30_000])
+    client.current.sent = len(content)
+    must(10, "the Location arrives", lambda: exchange.listen(0.1) and client.current.location)
     return client, exchange
 
 
+def on_n1(request):
+    return "n1"
+
+
 def finish(world, client, exchange):
+    client.current.sent = len(client.task.content)
     exchange.send(client.task.content[30_000:])
     client.take(exchange.final())
     return client.end == ANSWERED
 
 
 def waiting_upload(world, draw, number):
-    task = Task(f"{draw.random()}", largest=1 << 18)
-    task.number, task.breaks, task.is_careful = f"waiting{number}", [], True
-    client = world.client(task, lambda request: "n1")
-    client.create()
-    client.append(0, draw.randrange(len(task.content)))
+    client = world.begin(draw, f"waiting{number}", on_n1, largest=1 << 18)
+    client.append(0, draw.randrange(len(client.task.content)))
     return (client,)
 
 
 def offset(world, client, node):
-    return ask(world.front.port, "HEAD", client.current.location, {"X-Node": node}).offset()
+    return ask(world.front.port, "HEAD", client.current.location, {"X-Node": node}).offset
 
 
 def commands(world, transcript, draw):
@@ -103,12 +99,9 @@ def commands(world, transcript, draw):
     application.hold_back()
     clients = []
     for number, name in enumerate(NODES):
-        task = Task(f"{draw.random()}", largest=1 << 16)
-        task.number, task.orders, task.method = f"held{number}", "?refuse=1", "PUT"
-        task.breaks, task.pieces, task.is_careful = [], 0, True
-        client = world.client(task, lambda request, name=name: name)
-        client.create()
-        client.append(0, len(task.content))
+        values = {"orders": "?refuse=1", "method": "PUT"}
+        client = world.begin(draw, f"held{number}", lambda request, name=name: name, 1 << 16, **values)
+        client.append(0, len(client.task.content))
         clients.append(client)
     identities = [client.current.identity for client in clients]
     states = [hold(world, name, identity) for name, identity in zip(reversed(NODES), identities)]

@@ -3,9 +3,8 @@
 import collections
 import time
 
-from client import Task
-from oracle import Death, judge
-from processes import must, wait
+from Cluster.oracle import Death, judge
+from lab.processes import must, wait
 
 EACH = 5
 
@@ -67,17 +66,10 @@ def play(world, transcript, draw):
 
 def sending(world, draw, name, method, is_told=False):
     """An upload that n1 sends to the application, which does not respond."""
-    task = Task(f"{draw.random()}", largest=1 << 18)
-    task.number, task.orders, task.method = name, "?wait=1", method
-    task.breaks, task.pieces, task.is_careful = [], 0, True
-    client = world.client(task, lambda request: "n1" if request < 2 else "n2")
-    client.create()
-    size = len(task.content)
-    fields = {"Upload-Offset": 0, "Upload-Complete": "?1", "Content-Length": size}
-    fields["Content-Type"] = "application/partial-upload"
-    exchange = client.open("PATCH", client.current.location, fields)
-    client.current.sent = size
-    exchange.send(task.content)
+    route = lambda request: "n1" if request < 2 else "n2"  # noqa: E731
+    client = world.begin(draw, name, route, 1 << 18, orders="?wait=1", method=method)
+    size = len(client.task.content)
+    exchange = client.begin_rest(size)
     if is_told:
         must(20, "a heartbeat", lambda: exchange.listen(0.1) and client.current.told == size)
     return client, exchange

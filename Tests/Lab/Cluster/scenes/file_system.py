@@ -4,7 +4,7 @@ import json
 import os
 import sys
 
-from processes import run
+from lab.processes import run
 
 PROBE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "mount_probe.py")
 

@@ -3,10 +3,10 @@
 import os
 import time
 
-from client import ANSWERED, UNKNOWN, Task
-from moments import ALL
-from oracle import Death, ends, judge
-from world import NODES
+from Cluster.client import ANSWERED, UNKNOWN, Task
+from Cluster.moments import ALL
+from Cluster.oracle import Death, ends, judge
+from Cluster.world import NODES
 
 CLIENTS = 6
 

@@ -6,13 +6,13 @@ While the mount is stopped, no process that has a file of it open starts another
 import threading
 import time
 
-from client import ANSWERED, UNKNOWN, Task
-from gateway import FENCED
-from oracle import Death, deliveries, ends, judge
-from processes import must, wait
-from scenes.boots import waiting_upload
-from scenes.dead_node import heard, is_resolved, sending
-from wire import Cut, Exchange, ask
+from Cluster.client import ANSWERED, UNKNOWN
+from Cluster.gateway import FENCED
+from Cluster.oracle import Death, deliveries, ends, judge
+from Cluster.scenes.boots import waiting_upload
+from Cluster.scenes.dead_node import heard, is_resolved, sending
+from Cluster.wire import Closed, begin, ask
+from lab.processes import must, wait
 
 RUNNING, WAITING = 8, 8
 
@@ -53,7 +53,7 @@ def play(world, transcript, draw):
         f"{ends(rest)} {[client.faults for client in rest]}",
     )
     for client in kept:
-        client.head_again = client.note(client.head().offset())
+        client.head_again = client.note(client.head().offset)
     application.release()
     both = [client for client, _ in sent]
     resolved = wait(30 * world.slowness, lambda: is_resolved(two, both))
@@ -122,30 +122,18 @@ def play(world, transcript, draw):
 
 def running_upload(world, draw, number):
     """An upload in the middle of a request to n1, with an acknowledged part before it."""
-    task = Task(f"{draw.random()}")
-    task.number, task.breaks, task.pieces, task.is_careful = f"lost{number}", [], 0, True
-    task.content = draw.randbytes(draw.randrange(200_000, 2_000_000))
-    client = world.client(task, lambda request: "n1")
-    client.create()
-    client.append(0, len(task.content) // 4)
-    offset = client.current.told
-    client.half = len(task.content) // 2
-    fields = {
-        "Upload-Offset": offset,
-        "Upload-Complete": "?1",
-        "Content-Type": "application/partial-upload",
-        "Content-Length": len(task.content) - offset,
-    }
-    exchange = client.open("PATCH", client.current.location, fields)
-    client.current.sent = client.half
-    exchange.send(task.content[offset : client.half])
+    content = draw.randbytes(draw.randrange(200_000, 2_000_000))
+    client = world.begin(draw, f"lost{number}", lambda request: "n1", content=content)
+    client.append(0, len(content) // 4)
+    client.half = len(content) // 2
+    exchange = client.begin_rest(client.half)
     # A later acknowledgement counts as well.
     exchange.listen(1)
     return client, exchange
 
 
 def begin_head(world, client):
-    return Exchange(world.front.port, "HEAD", client.current.location, {"X-Node": "n1"})
+    return begin(world.front.port, "HEAD", client.current.location, {"X-Node": "n1"})
 
 
 def ask_on(world, clients, answers, ended):
@@ -156,7 +144,7 @@ def ask_on(world, clients, answers, ended):
                 answers.append(
                     ask(world.front.port, "HEAD", client.current.location, {"X-Node": "n1"})
                 )
-            except Cut:
+            except Closed:
                 answers.append(None)
             if ended.wait(0.005):
                 return
@@ -166,5 +154,5 @@ def final(exchange):
     """Its final response; None if its connection was closed."""
     try:
         return exchange.final()
-    except Cut:
+    except Closed:
         return None

@@ -3,9 +3,9 @@
 import os
 import time
 
-from client import ANSWERED, Task
-from oracle import deliveries, ends, judge
-from world import NODES
+from Cluster.client import ANSWERED, Task
+from Cluster.oracle import deliveries, ends, judge
+from Cluster.world import NODES
 
 
 def play(world, transcript, draw):

@@ -2,10 +2,10 @@
 
 import time
 
-from client import ANSWERED, Task
-from oracle import check_once, judge
-from processes import must, wait
-from wire import Cut, ask
+from Cluster.client import ANSWERED, Task
+from Cluster.oracle import check_once, judge
+from Cluster.wire import Closed, ask
+from lab.processes import must, wait
 
 OPEN = 20
 
@@ -26,7 +26,7 @@ def play(world, transcript, draw):
     for number in range(2 * OPEN):
         try:
             meanwhile.append(begin(world, draw, 500 + number))
-        except Cut:
+        except Closed:
             failed += 1
     elsewhere = [c for c in meanwhile if "/upload-resource/n2/" in c.current.location]
     transcript.check(
@@ -56,12 +56,8 @@ def play(world, transcript, draw):
 
 def begin(world, draw, number):
     """An upload with some of its content acknowledged."""
-    task = Task(f"{draw.random()} {number}")
-    task.number = number
-    task.is_careful, task.breaks, task.pieces = True, [], 0
-    client = world.client(task)
-    client.create()
-    client.append(0, draw.randrange(len(task.content)))
+    client = world.begin(draw, number)
+    client.append(0, draw.randrange(len(client.task.content)))
     return client
 
 
@@ -72,15 +68,15 @@ def is_broken_off(world, client):
         try:
             ask(world.front.port, method, target, fields, part)
             return False
-        except Cut:
+        except Closed:
             pass
     return True
 
 
 def tells(world, client, offset):
     try:
-        return ask(world.front.port, "HEAD", client.current.location).offset() == offset
-    except Cut:
+        return ask(world.front.port, "HEAD", client.current.location).offset == offset
+    except Closed:
         return False
 
 
@@ -98,7 +94,7 @@ def misrouted(world, transcript, draw):
             fields |= {"Upload-Offset": creation.told, "Upload-Complete": "?1"}
         try:
             answers.append(str(ask(world.front.port, method, creation.location, fields, part)))
-        except Cut:
+        except Closed:
             pass
     transcript.check(
         not answers and len(world.application.requests) == heard,
@@ -130,13 +126,13 @@ def taken_over(world, transcript, draw):
         client.head()
         try:
             exchange.final()
-        except Cut:
+        except Closed:
             broken += 1
     failed = 0
     for number in range(OPEN):
         try:
             begin(world, draw, 950 + number)
-        except Cut:
+        except Closed:
             failed += 1
     transcript.check(
         broken == OPEN and failed == 0,

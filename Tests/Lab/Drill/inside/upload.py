@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A client of resumable uploads on a plain socket, which prints the exchange.
+"""A client of resumable uploads, which prints the exchange.
 
     upload.py send NAME BYTES [--cut BYTES] [--pace MBPS] [--until-done SECONDS]
     upload.py resume NAME     [--cut BYTES] [--pace MBPS] [--until-done SECONDS]
@@ -15,112 +15,27 @@ import hashlib
 import json
 import os
 import random
-import select
-import socket
 import sys
 import time
 import urllib.parse
 
+# Where the drill copies `lab`.
+sys.path.append("/usr/local/lib")
+
+from lab.exchange import STEP, Exchange
+from lab.http1 import Closed
+
 BASE = "http://uploads.example/files/"
 HOME = "/root/uploads"
-VERSION = "10"
-USER = b"alice:secret"
-
-
-class Cut(Exception):
-    """The connection ended before a final response."""
+FIELDS = {
+    "Upload-Draft-Interop-Version": "10",
+    "Authorization": "Basic " + base64.b64encode(b"alice:secret").decode(),
+}
+BY_US = "by the client"
 
 
 def say(text):
     print(text, flush=True)
-
-
-def content(name, size):
-    return random.Random(name).randbytes(size)
-
-
-class Exchange:
-    """One request on its own connection, and the responses to it."""
-
-    def __init__(self, url, method, fields):
-        parts = urllib.parse.urlsplit(url)
-        self.socket = socket.create_connection((parts.hostname, parts.port or 80), timeout=60)
-        self.buffer = b""
-        self.method = method
-        # No response has been received: the 104 of a creation may still arrive.
-        self.is_new = method != "PATCH"
-        lines = [f"{method} {parts.path} HTTP/1.1", f"Host: {parts.netloc}", "Connection: close"]
-        lines += [f"Upload-Draft-Interop-Version: {VERSION}"]
-        lines += ["Authorization: Basic " + base64.b64encode(USER).decode()]
-        lines += [f"{name}: {value}" for name, value in fields.items()]
-        say(f"> {method} {parts.path}" + "".join(f"  {n}: {v}" for n, v in fields.items()))
-        self.socket.sendall(("\r\n".join(lines) + "\r\n\r\n").encode())
-
-    def send(self, data, pace, cut, on_interim):
-        """Sends content and reads responses meanwhile; returns an early final response."""
-        began, sent = time.monotonic(), 0
-        while sent < len(data):
-            while self.buffer or select.select([self.socket], [], [], 0)[0]:
-                status, fields, body = self.read()
-                if status >= 200:
-                    return status, fields, body
-                on_interim(status, fields)
-            if cut is not None and sent >= cut:
-                if self.is_new and select.select([self.socket], [], [], 5)[0]:
-                    on_interim(*self.read()[:2])
-                self.socket.close()
-                say(f"cut by the client after {sent} bytes")
-                raise Cut("by the client")
-            end = min(len(data), sent + 65536, cut if cut is not None else len(data))
-            self.socket.sendall(data[sent:end])
-            sent = end
-            if pace:
-                time.sleep(max(0, began + sent / (pace * 1e6) - time.monotonic()))
-        return None
-
-    def final(self, on_interim):
-        while True:
-            status, fields, body = self.read()
-            if status >= 200:
-                return status, fields, body
-            on_interim(status, fields)
-
-    def read(self):
-        while b"\r\n\r\n" not in self.buffer:
-            self.more()
-        head, self.buffer = self.buffer.split(b"\r\n\r\n", 1)
-        lines = head.decode("latin-1").split("\r\n")
-        status = int(lines[0].split()[1])
-        self.is_new = False
-        fields = {}
-        for line in lines[1:]:
-            name, _, value = line.partition(":")
-            fields[name.lower()] = value.strip()
-        body = b""
-        if status >= 200:
-            if self.method != "HEAD" and status != 204:
-                body = self.body(fields)
-            self.socket.close()
-        shown = {n: v for n, v in fields.items() if n.startswith("upload-") or n == "location"}
-        say(f"< {lines[0].split(' ', 1)[1]}" + "".join(f"  {n}: {v}" for n, v in shown.items()))
-        return status, fields, body.decode(errors="replace")
-
-    def body(self, fields):
-        if "content-length" in fields:
-            while len(self.buffer) < int(fields["content-length"]):
-                self.more()
-            return self.buffer[: int(fields["content-length"])]
-        try:
-            while True:
-                self.more()
-        except Cut:
-            return self.buffer
-
-    def more(self):
-        part = self.socket.recv(65536)
-        if not part:
-            raise Cut("by the server")
-        self.buffer += part
 
 
 class Upload:
@@ -128,7 +43,7 @@ class Upload:
         self.options = options
         self.name, self.size = state["name"], state["size"]
         self.url = state.get("url")
-        self.data = content(self.name, self.size)
+        self.data = random.Random(self.name).randbytes(self.size)
         self.cuts = 0
         self.cut = options.cut
 
@@ -137,42 +52,73 @@ class Upload:
         with open(f"{HOME}/{self.name}.json", "w") as file:
             json.dump({"name": self.name, "size": self.size, "url": self.url}, file)
 
-    def interim(self, status, fields):
-        if status == 104 and "location" in fields:
-            self.url = urllib.parse.urljoin(BASE, fields["location"])
+    def begin(self, method, url, fields):
+        parts = urllib.parse.urlsplit(url)
+        say(f"> {method} {parts.path}" + "".join(f"  {name}: {value}" for name, value in fields.items()))
+        fields = {**FIELDS, **fields}
+        host = parts.netloc
+        return Exchange(
+            parts.port or 80, method, parts.path, fields, on_interim=self.hear, patience=60, authority=host
+        )
+
+    def hear(self, response):
+        told = {name.lower(): value for name, value in response.fields}
+        told = {n: value for n, value in told.items() if n.startswith("upload-") or n == "location"}
+        say(
+            f"< {response.status} {response.reason}"
+            + "".join(f"  {name}: {value}" for name, value in told.items())
+        )
+        if response.status == 104 and response["Location"]:
+            self.url = urllib.parse.urljoin(BASE, response["Location"])
             self.save()
+
+    def end(self, exchange):
+        response = exchange.final()
+        self.hear(response)
+        return response
 
     def create(self):
         fields = {"Upload-Complete": "?1", "Content-Length": self.size}
-        exchange = Exchange(BASE + self.name, "PUT", fields)
-        return self.transfer(exchange, 0)
+        return self.transfer(self.begin("PUT", BASE + self.name, fields), self.data)
 
     def resume(self):
-        head = Exchange(self.url, "HEAD", {})
-        status, fields, _ = head.final(self.interim)
-        if status != 204 and status != 200:
-            return status, fields, ""
-        offset = int(fields["upload-offset"])
+        head = self.end(self.begin("HEAD", self.url, {}))
+        if head.status not in (200, 204):
+            return head
         fields = {
-            "Upload-Offset": offset,
+            "Upload-Offset": head.offset,
             "Upload-Complete": "?1",
-            "Content-Length": self.size - offset,
+            "Content-Length": self.size - head.offset,
             "Content-Type": "application/partial-upload",
         }
-        return self.transfer(Exchange(self.url, "PATCH", fields), offset)
+        return self.transfer(self.begin("PATCH", self.url, fields), self.data[head.offset :])
 
-    def transfer(self, exchange, offset):
+    def transfer(self, exchange, data):
         cut, self.cut = self.cut, None
-        answer = exchange.send(self.data[offset:], self.options.pace, cut, self.interim)
-        return answer or exchange.final(self.interim)
+        began, sent = time.monotonic(), 0
+        while sent < len(data):
+            if cut is not None and sent >= cut:
+                # The 104 of a creation may still arrive.
+                if self.url is None:
+                    exchange.listen(5)
+                exchange.close()
+                say(f"cut by the client after {sent} bytes")
+                raise Closed(BY_US)
+            end = min(len(data), sent + STEP, cut if cut is not None else len(data))
+            if not exchange.send(data[sent:end]):
+                break
+            sent = end
+            if pace := self.options.pace:
+                time.sleep(max(0, began + sent / (pace * 1e6) - time.monotonic()))
+        return self.end(exchange)
 
     def once(self):
         """The response to one attempt; None if the connection failed."""
         try:
             return self.resume() if self.url else self.create()
-        except (Cut, OSError) as error:
+        except Closed as error:
             self.cuts += 1
-            if str(error) != "by the client":
+            if str(error) != BY_US:
                 say(f"cut: {error}")
             return None
 
@@ -184,20 +130,20 @@ class Upload:
             self.save()
             is_kept = (
                 answer is None
-                or answer[1].get("upload-complete") == "?0"
-                or answer[0] in (409, 423, 503)
+                or answer["Upload-Complete"] == "?0"
+                or answer.status in (409, 423, 503)
             )
             if not is_kept or time.monotonic() > deadline:
                 break
             time.sleep(0.2)
         if answer is None:
             return 0 if asked_to_cut and not self.options.until_done else 1
-        say(answer[2].strip()[:300])
+        say(answer.content.decode(errors="replace").strip()[:300])
         say(
-            f"{self.name}: answered {answer[0]} after {self.cuts} cuts; "
+            f"{self.name}: answered {answer.status} after {self.cuts} cuts; "
             f"{self.size} bytes, sha256 {hashlib.sha256(self.data).hexdigest()}"
         )
-        return 0 if answer[0] in range(200, 300) else 1
+        return 0 if answer.status in range(200, 300) else 1
 
 
 def main():

@@ -9,9 +9,8 @@ import os
 import re
 
 import packages
-from day import NODES, Scene
-
 from .upgrade import repack
+from day import NODES, Scene
 
 MODULE = "libnginx-mod-http-interim"
 FOLDER = "/etc/nginx/drill"

@@ -3,6 +3,7 @@
 import time
 
 from day import CURL, URL, Scene
+from lab.processes import wait
 
 
 def kill(day):
@@ -54,7 +55,7 @@ def restart_under_load(day):
     )
     for _ in range(3):
         answered = small.output.count("201")
-        day.machine.wait(20, lambda: small.output.count("201") > answered + 8)
+        wait(20, lambda: small.output.count("201") > answered + 8)
         day.must("systemctl restart spoolgate", "restarted")
     result = small.finish(90)
     statuses = result.output.split()

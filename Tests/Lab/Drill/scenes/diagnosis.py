@@ -4,6 +4,7 @@ import json
 import re
 
 from day import SNIPPET, Scene
+from lab.processes import wait
 
 LIVE = "spoolgate check --live"
 DROP_IN = "/etc/systemd/system/spoolgate.service.d/nowhere.conf"
@@ -47,7 +48,7 @@ def crash_loop(day):
     result = day.run("systemctl daemon-reload && systemctl restart spoolgate")
     day.check(not result.ok, "the service does not start")
     restarts = "systemctl show -P NRestarts spoolgate.service"
-    day.machine.wait(30, lambda: int(day.value(restarts)) >= 3)
+    wait(30, lambda: int(day.value(restarts)) >= 3)
     day.run("systemctl is-active spoolgate.socket spoolgate.service")
     # At any point of the loop.
     seen = []
@@ -65,7 +66,7 @@ def crash_loop(day):
         said(found),
     )
     day.run(f"rm -r {DROP_IN.rsplit('/', 1)[0]} && systemctl daemon-reload")
-    day.machine.wait(20, day.is_active)
+    wait(20, day.is_active)
     status, found = look(day, "units", "daemon")
     day.check(
         levels(found, "units") == ["fail"] and "does not stay up" in said(found),
@@ -83,7 +84,7 @@ def short_lives(day):
     day.machine.edit(DROP_IN, lambda _: "[Service]\nRuntimeMaxSec=3\nRestartSec=100ms\n")
     day.run("systemctl daemon-reload && systemctl restart spoolgate")
     restarts = "systemctl show -P NRestarts spoolgate.service"
-    day.machine.wait(40, lambda: int(day.value(restarts)) >= 3 and day.is_active())
+    wait(40, lambda: int(day.value(restarts)) >= 3 and day.is_active())
     status, found = look(day, "units")
     day.check(
         status == 69 and levels(found, "units") == ["fail"],

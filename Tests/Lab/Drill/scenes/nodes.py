@@ -8,11 +8,11 @@ import re
 import shutil
 
 import roots
-from day import CURL, NODES, SETTINGS, SNIPPET, UNITS, URL, Scene
-from machine import Machine
-
 from .upgrade import VERSION as OLD
 from .upgrade import repack
+from day import CURL, NODES, SETTINGS, SNIPPET, UNITS, URL, Scene
+from lab.processes import wait
+from machine import Machine
 
 NEW = "100.0"
 PORTS = {"n1": 9001, "n2": 9002}
@@ -100,7 +100,7 @@ def upgrade_under_load(day, machines):
 
 
 def upgrade_each(day, machines):
-    under_load = day.machine.wait(30, lambda: all(taken(day, node) > 1 for node in machines))
+    under_load = wait(30, lambda: all(taken(day, node) > 1 for node in machines))
     day.check(under_load, "both nodes have uploads")
     for node, machine in machines.items():
         process = machine.quietly("systemctl show -P MainPID spoolgate").output
@@ -124,7 +124,7 @@ def taken(day, node):
 
 def takes_more(day, node):
     before = taken(day, node)
-    return day.machine.wait(30, lambda: taken(day, node) > before + 2)
+    return wait(30, lambda: taken(day, node) > before + 2)
 
 
 def judge(day, said, nodes):

@@ -4,6 +4,7 @@ import base64
 import json
 
 from day import Scene
+from lab.processes import wait
 
 APPLICATION = "http://127.0.0.1:3000"
 # Another nginx in front of the application, as with PHP-FPM: while the application is down, nginx responds with
@@ -93,7 +94,7 @@ def dead_application(day):
     day.check(result.status == 1, "and so does the line for the monitoring system", f"exit {result.status}")
     day.run("systemctl start application")
     day.check(
-        day.machine.wait(20, lambda: "is up" in day.value(f"curl -s http://127.0.0.1:{FRONT_PORT}/")),
+        wait(20, lambda: "is up" in day.value(f"curl -s http://127.0.0.1:{FRONT_PORT}/")),
         "the application is back",
     )
     result = day.run("spoolgate requeue --all")
@@ -101,11 +102,11 @@ def dead_application(day):
         not result.ok and "--indeterminate" in result.output, "no upload that may have arrived is sent again"
     )
     day.must("spoolgate requeue --all --indeterminate", "the operator knows that nothing arrived, and confirms it")
-    arrived = day.machine.wait(60, lambda: all(day.deliveries(name) for name, _ in names))
+    arrived = wait(60, lambda: all(day.deliveries(name) for name, _ in names))
     day.check(arrived, "and each is delivered")
     day.judge_deliveries([name for name, _ in names])
     day.check(
-        day.machine.wait(20, lambda: day.run("spoolgate status --check").ok), "status is ok again"
+        wait(20, lambda: day.run("spoolgate status --check").ok), "status is ok again"
     )
     upstream(day, APPLICATION)
     day.run(f"rm {FRONT}")
@@ -130,11 +131,11 @@ def recovery(day):
     day.must("systemctl restart spoolgate", "the gateway itself is restarted meanwhile")
     day.run("systemctl start application")
     day.check(
-        day.machine.wait(20, lambda: day.value(f"curl -s {APPLICATION}/") == "the application is up"),
+        wait(20, lambda: day.value(f"curl -s {APPLICATION}/") == "the application is up"),
         "the application is back",
     )
     day.must("spoolgate requeue --all", "the operator requeues them at once")
-    arrived = day.machine.wait(60, lambda: all(day.deliveries(name) for name in names))
+    arrived = wait(60, lambda: all(day.deliveries(name) for name in names))
     day.check(arrived, "all are delivered within a minute")
     day.judge_deliveries(names)
     day.edit_settings(routes__default__reply="upstream", routes__default__queue__minimum_backoff="2s")

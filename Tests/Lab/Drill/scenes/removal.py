@@ -1,8 +1,7 @@
 """The packages are removed, and nginx keeps running."""
 
-from day import CURL, SETTINGS, SITE, SNIPPET, URL, Scene
-
 from .upgrade import make_old
+from day import CURL, SETTINGS, SITE, SNIPPET, URL, Scene
 
 MODULE = "libnginx-mod-http-interim"
 

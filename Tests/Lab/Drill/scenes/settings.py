@@ -3,6 +3,7 @@
 import time
 
 from day import CURL, SETTINGS, URL, Scene
+from lab.processes import wait
 
 
 def reload_good(day):
@@ -93,7 +94,7 @@ def restart_bad(day):
         ),
     )
     day.check(
-        day.machine.wait(20, day.is_active),
+        wait(20, day.is_active),
         "after the fix, the service is back by itself within 20 seconds",
     )
     day.run("systemctl is-active spoolgate.socket spoolgate.service")

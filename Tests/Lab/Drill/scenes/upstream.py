@@ -1,6 +1,7 @@
 """The application goes down and recovers."""
 
 from day import Scene
+from lab.processes import wait
 
 
 def down(day):
@@ -32,7 +33,7 @@ def accepted(day):
     result = day.run("spoolgate list")
     day.check("scan.tiff" in result.output and "deferred" in result.output, "it waits in the queue")
     day.run("systemctl start application")
-    arrived = day.machine.wait(60, lambda: day.deliveries("scan.tiff") != [])
+    arrived = wait(60, lambda: day.deliveries("scan.tiff") != [])
     day.check(arrived, "the application is back, and receives it automatically")
     day.check_delivered("scan.tiff")
     day.edit_settings(routes__default__reply="upstream")
@@ -40,7 +41,7 @@ def accepted(day):
 
 
 def await_application(day):
-    up = day.machine.wait(
+    up = wait(
         20, lambda: day.value("curl -s http://127.0.0.1:3000/") == "the application is up"
     )
     day.check(up, "the application is back")

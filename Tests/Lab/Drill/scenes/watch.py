@@ -3,6 +3,7 @@
 import json
 
 from day import SNIPPET, Scene
+from lab.processes import wait
 
 LOGIN = "-u alice:secret"
 ADMIN = "http://uploads.example/-/spoolgate"
@@ -80,10 +81,10 @@ def prometheus(day):
         except ValueError:
             return []
 
-    day.machine.wait(60, lambda: asked("spoolgate_ready") == [1.0])
+    wait(60, lambda: asked("spoolgate_ready") == [1.0])
     day.check(asked("spoolgate_ready") == [1.0], "a real Prometheus scrapes it, and it is ready")
     query = "sum(spoolgate_requests_total)"
-    day.machine.wait(20, lambda: asked(query) and asked(query)[0] > 0)
+    wait(20, lambda: asked(query) and asked(query)[0] > 0)
     day.check(asked(query)[0] > 0, "it counts requests")
     groups = json.loads(day.value("curl -sS http://127.0.0.1:9090/api/v1/rules"))["data"]["groups"]
     rules = [rule for group in groups for rule in group["rules"]]

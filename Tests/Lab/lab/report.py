@@ -1,4 +1,4 @@
-"""The output of the drill: scenes, commands as an operator types them, their output, and assertions.
+"""The output of a test: scenes, commands as an operator types them, their output, and assertions.
 
 Invariant: every assertion is one line that begins with `ok` or `FAIL`, and is counted.
 """
@@ -56,6 +56,20 @@ class Transcript:
             self._print(f"FAIL  {sentence}")
             self.output(str(detail), limit=30, width=FAULT_WIDTH)
         return bool(holds)
+
+    def attempt(self, play, *arguments):
+        """Plays a scene; an exception counts as a failure. Returns whether it had none."""
+        failed = self.failed
+        try:
+            play(*arguments)
+        except Exception as error:  # noqa: BLE001: the next scenes are still useful
+            self.check(False, f"the scene ended early: {type(error).__name__}: {error}")
+        return self.failed == failed
+
+    def end(self):
+        """Prints the counts; returns the exit status."""
+        self._print(f"\n{self.passed} passed, {self.failed} failed")
+        return 1 if self.failed else 0
 
     def _print(self, text):
         print(text)

@@ -1,14 +1,17 @@
-"""Processes of the test, conditions with a deadline, and ports.
-
-Everything runs in new PID and mount namespaces (see cluster.py), whose first process is this program: when it ends,
-the kernel ends all other processes and mounts.
-"""
+"""Programs and processes, conditions with a deadline, and ports."""
 
 import os
+import re
+import shutil
 import signal
 import socket
 import subprocess
 import time
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../.."))
+MODULE = os.path.join(ROOT, ".build/nginx-module/ngx_http_interim_module.so")
+PATH = os.environ["PATH"] + ":/usr/sbin:/sbin"
+TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Unavailable(Exception):
@@ -17,6 +20,45 @@ class Unavailable(Exception):
 
 class NeverHappened(Exception):
     """A condition did not hold in time."""
+
+
+def gateway():
+    """The path of the built gateway."""
+    if named := os.environ.get("SPOOLGATE"):
+        return named
+    for configuration in ("release", "debug"):
+        path = os.path.join(ROOT, ".build", configuration, "spoolgate")
+        if os.access(path, os.X_OK):
+            return path
+    raise Unavailable("the program is missing: make build, or SPOOLGATE=path")
+
+
+def tool(name, kind):
+    """The path of a program; `kind` is that of the packages that install it."""
+    found = shutil.which(name, path=PATH)
+    if not found:
+        raise Unavailable(f"{name} is not installed (deploy/install-dependencies.sh {kind})")
+    # Not its real path: mke2fs and others depend on the name that they are called by.
+    return found
+
+
+def lacking(kind, *names):
+    """The reason why one of these programs is missing; None if all are there."""
+    try:
+        for name in names:
+            tool(name, kind)
+    except Unavailable as reason:
+        return str(reason)
+    return None
+
+
+def unusable(path):
+    """The reason why a device cannot be opened; None if it can."""
+    try:
+        os.close(os.open(path, os.O_RDWR))
+        return None
+    except OSError as error:
+        return f"{path}: {error.strerror}"
 
 
 def wait(seconds, holds, interval=0.05):
@@ -50,7 +92,7 @@ def free_ports(count):
 class Process:
     """A program in the foreground, with its output appended to a file."""
 
-    def __init__(self, command, log, environment=None):
+    def __init__(self, command, log, environment=None, **more):
         self.log = log
         with open(log, "ab") as output:
             self._process = subprocess.Popen(
@@ -58,8 +100,9 @@ class Process:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **(environment or {})},
+                env={**os.environ, "PATH": PATH, **(environment or {})},
                 start_new_session=True,
+                **more,
             )
 
     @property
@@ -94,6 +137,15 @@ class Process:
         directory = f"/proc/{self.identity}/fd"
         return {one: os.readlink(f"{directory}/{one}") for one in os.listdir(directory)}
 
+    @property
+    def children(self):
+        return children(self.identity)
+
+    @property
+    def state(self):
+        """A letter, see proc_pid_stat(5)."""
+        return facts(self.identity)[0]
+
     def send(self, number):
         if self.status is None:
             os.kill(self._process.pid, number)
@@ -110,9 +162,51 @@ class Process:
         self.send(signal.SIGKILL)
         return self.wait(20)
 
+    def end(self, seconds, number=signal.SIGTERM):
+        """Ends it as an operator does, and kills it after `seconds`; returns its exit status."""
+        self.send(number)
+        status = self.wait(seconds)
+        return self.kill() if status is None else status
+
     def said(self):
         with open(self.log, errors="replace") as file:
             return file.read()
+
+    def listens(self, address):
+        """Whether it listens on a socket's path or a port of this machine."""
+        if self.status is not None:
+            raise RuntimeError(f"it ended with {self.status}: {self.said()[-1000:]}")
+        try:
+            if isinstance(address, int):
+                socket.create_connection(("127.0.0.1", address), timeout=1).close()
+            else:
+                with socket.socket(socket.AF_UNIX) as one:
+                    one.connect(address)
+            return True
+        except OSError:
+            return False
+
+
+def children(process):
+    with open(f"/proc/{process}/task/{process}/children") as file:
+        return [int(one) for one in file.read().split()]
+
+
+def facts(process):
+    """The fields of proc_pid_stat(5) after the program's name."""
+    with open(f"/proc/{process}/stat") as file:
+        return file.read().rpartition(")")[2].split()
+
+
+def processor(process):
+    """The processor time of a process, in seconds."""
+    return sum(int(ticks) for ticks in facts(process)[11:13]) / TICKS
+
+
+def memory(process):
+    """The resident memory of a process, in KiB."""
+    with open(f"/proc/{process}/status") as file:
+        return int(re.search(r"VmRSS:\s+(\d+)", file.read())[1])
 
 
 def run(command, timeout=60):

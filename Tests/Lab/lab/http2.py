@@ -3,16 +3,16 @@
 python-h2 checks the frames that it receives: field names in lower case, HPACK table sizes, stream states.
 """
 
+import time
+
 import h2.config
 import h2.connection
 import h2.errors
 import h2.events
 import h2.exceptions
 import h2.settings
-
 import h2.stream
-
-from http1 import Closed, Response, Socket, open_socket
+from lab.http1 import Closed, Response, Responses, Socket
 
 # Frames in flight when a stream is reset are ignored (RFC 9113, section 5.1); python-h2 4.1 does not
 # ignore an interim response.
@@ -22,8 +22,8 @@ h2.stream._transitions.setdefault(
 
 
 class Client(Socket):
-    def __init__(self, port, tls=False, receive_buffer=None, window=None):
-        super().__init__(open_socket(port, "h2" if tls else None, receive_buffer))
+    def __init__(self, port, tls=False, window=None, **more):
+        super().__init__(port, "h2" if tls else None, **more)
         self.messages = {}
         self.acknowledge = True     # return flow control credit for received content
         self.events = []            # connection events, for tests that check them
@@ -41,7 +41,7 @@ class Client(Socket):
             self.send(data)
 
     def start(self, method, path, *fields, content=None, length=None, authority="localhost"):
-        """Send a request's header section, and its content if given."""
+        """Sends a request's header section, and its content if given."""
         if content is not None:
             length = len(content)
         head = [(":method", method), (":scheme", "https"), (":authority", authority), (":path", path)]
@@ -52,14 +52,15 @@ class Client(Socket):
             head.append(("content-length", str(length)))
         stream = self.h2.get_next_available_stream_id()
         message = self.messages[stream] = Message(self, stream)
-        self.h2.send_headers(stream, head, end_stream=length == 0 or length is None and method in ("GET", "HEAD"))
+        is_whole = length == 0 or length is None and method in ("GET", "HEAD", "DELETE")
+        self.h2.send_headers(stream, head, end_stream=is_whole)
         self.flush()
         if content is not None:
             message.write(content, end=True)
         return message
 
     def settings(self, **values):
-        """Change settings (named as in SettingCodes) and wait until nginx has acknowledged them."""
+        """Changes settings (named as in SettingCodes) and waits until the server has acknowledged them."""
         self.h2.update_settings({h2.settings.SettingCodes[name]: value
                                  for name, value in values.items()})
         self.flush()
@@ -71,16 +72,15 @@ class Client(Socket):
         while not done():
             self.pump()
 
-    def pump(self):
-        """Receive once and dispatch the events to their messages."""
-        data = self.receive()
+    def pump(self, data=None):
+        """Receives once, unless given what was received, and dispatches the events to their messages."""
         try:
-            events = self.h2.receive_data(data)
+            events = self.h2.receive_data(data or self.receive())
         except h2.exceptions.ProtocolError as error:
-            raise AssertionError("nginx violated HTTP/2: %r" % error) from error
+            raise AssertionError(f"the server violated HTTP/2: {error!r}") from error
         for event in events:
             if isinstance(event, h2.events.ConnectionTerminated):
-                raise Closed("GOAWAY %s" % event.error_code)
+                raise Closed(f"GOAWAY {event.error_code}")
             message = self.messages.get(getattr(event, "stream_id", None))
             if message:
                 message.take(event)
@@ -89,7 +89,7 @@ class Client(Socket):
         self.flush()
 
 
-class Message:
+class Message(Responses):
     """One stream."""
 
     def __init__(self, client, stream):
@@ -122,7 +122,7 @@ class Message:
         view = memoryview(content)
         while True:
             if self.reset_code is not None:
-                raise Closed("RST_STREAM %s" % self.reset_code)
+                raise Closed(f"RST_STREAM {self.reset_code}")
             room = min(self.client.h2.local_flow_control_window(self.stream),
                        self.client.h2.max_outbound_frame_size)
             if view and room <= 0:
@@ -136,32 +136,33 @@ class Message:
 
     def _wait(self):
         if self.reset_code is not None:
-            raise Closed("RST_STREAM %s" % self.reset_code)
+            raise Closed(f"RST_STREAM {self.reset_code}")
         self.client.pump()
 
     def head(self):
-        """Receive the next response; its content may be incomplete."""
+        """Receives the next response; its content may be incomplete."""
         while not self.responses:
             self._wait()
         return self.responses.pop(0)
 
-    def next(self):
-        """Receive the next interim response, or the final response with its content."""
-        response = self.head()
+    def listen(self, seconds=0):
+        """The next response; None if it does not come in time. Its content may be incomplete."""
+        deadline = time.monotonic() + seconds
+        while not self.responses:
+            if self.reset_code is not None:
+                raise Closed(f"RST_STREAM {self.reset_code}")
+            data = self.client.receive_within(max(0, deadline - time.monotonic()))
+            if not data:
+                return None
+            self.client.pump(data)
+        return self.responses.pop(0)
+
+    def complete(self, response):
+        """Receives the content of a response."""
         while not response.complete:
             self._wait()
-        return response
-
-    def finish(self):
-        """Receive all responses; returns (interim responses, final response)."""
-        interims = []
-        while True:
-            response = self.next()
-            if response.status >= 200:
-                return interims, response
-            interims.append(response)
 
     def cancel(self):
-        """Send RST_STREAM."""
+        """Sends RST_STREAM."""
         self.client.h2.reset_stream(self.stream, h2.errors.ErrorCodes.CANCEL)
         self.client.flush()
