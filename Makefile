@@ -164,7 +164,6 @@ attack:
 	swift build $(RELEASE)
 	@$(IDENTIFY) $(GATEWAY) $(CLIENT)
 	Tests/Lab/Attack/attack.py
-	Tests/Lab/Attack/attack.py --descriptors 1024
 	Tests/Lab/Attack/attack.py --slow 600
 	Tests/Lab/Attack/crowd.py
 	Tests/Lab/Attack/fairness.py

@@ -2,14 +2,12 @@
 """One client against all others: requests that occupy as many of the gateway's threads as possible, through the
 shipped nginx files, while another client retrieves the offset of its upload.
 
-usage: attack.py [--seconds 8] [--times 4] [--turns 5] [--no-nginx-limits] [--descriptors N] [--slow SECONDS] [program]
+usage: attack.py [--seconds 8] [--times 4] [--turns 5] [--no-nginx-limits] [--slow SECONDS] [program]
 
 Three attacks use HTTP/2 from one address, with all the streams that a connection allows, renewed each second:
 creations that send no content; empty appends to the attacker's own upload during its delivery; creations that wait
-for an authorizer that never responds. With --descriptors, a fourth part opens slow uploads, each from its own
-address, until the process has no descriptor left, and retrieves an offset. With --slow, a fifth part runs 1,000
-slow uploads from 50 addresses against 512 threads: each sends 30 bytes a second, and one closed upload a second
-resumes. Meanwhile another client retrieves an offset and uploads, again after Retry-After, which must succeed within a
+for an authorizer that never responds. With --slow, 1,000 slow uploads from 50 addresses run against 512 threads: each
+sends 30 bytes a second, and one closed upload a second resumes. Meanwhile another client retrieves an offset and uploads, again after Retry-After, which must succeed within a
 minute, and no acknowledged offset may be lowered.
 
 It fails if the other client waits longer than a second or its request is aborted, through nginx or at the gateway;
@@ -22,7 +20,6 @@ import json
 import os
 import pathlib
 import re
-import resource
 import shutil
 import socket
 import ssl
@@ -72,7 +69,7 @@ class Silent:
 class Stage:
     """The gateway and an nginx with the shipped files, in a separate directory."""
 
-    def __init__(self, program, nginx_limits, descriptors, threads=4096):
+    def __init__(self, program, nginx_limits, threads=4096):
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="spoolgate-attack-"))
         self.directory.chmod(0o755)
         self.port, self.tls_port = free_ports(2)
@@ -90,11 +87,7 @@ routes:
     upstream: "directory:{self.directory}/delivered"
     authorize: {{url: "http://127.0.0.1:{self.authorizer.port}/ask", timeout: 20s}}
 """, program)
-
-        def limit():
-            if descriptors:
-                resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
-        self.gateway.start(preexec_fn=limit)
+        self.gateway.start()
         self.nginx = self.start_nginx(nginx_limits)
 
     def start_nginx(self, has_limits):
@@ -321,32 +314,6 @@ def run_attacks(stage, arguments):
     return good
 
 
-def run_slow_uploads(stage, count):
-    """Slow uploads of many clients, more than there are descriptors for; then an offset is retrieved."""
-    victim = stage.create("files", "127.0.0.2")
-    clients = []
-    for number in range(count):
-        client = socket.create_connection(("127.0.0.1", stage.port), 10, (f"127.0.1.{number % 250 + 1}", 0))
-        client.sendall(b"PUT /files/slow HTTP/1.1\r\nHost: localhost\r\nUpload-Complete: ?1\r\n"
-                       b"Content-Length: 1000000\r\n\r\nx")
-        clients.append(client)
-    time.sleep(1)
-    good = True
-    for _ in range(20):
-        begin = time.monotonic()
-        try:
-            status = stage.ask("HEAD", victim).status
-        except Closed as error:
-            status = repr(error)
-        wait = time.monotonic() - begin
-        good &= wait < LONGEST and status == 204
-        print(f"  HEAD: {status} after {wait:.3f} s")
-    print(f"{count} slow uploads: {stage.footprint()}")
-    for client in clients:
-        client.close()
-    return good
-
-
 def upload(stage, size, seen):
     """Uploads as another client, again after Retry-After for a minute; records the duration and the status."""
     begin = time.monotonic()
@@ -400,15 +367,12 @@ def main():
     parser.add_argument("--times", type=int, default=4)
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--no-nginx-limits", action="store_true")
-    parser.add_argument("--descriptors", type=int, default=0)
     parser.add_argument("--slow", type=int, default=0)
     arguments = parser.parse_args()
     threads = 512 if arguments.slow else 4096
-    stage = Stage(arguments.program, not arguments.no_nginx_limits, arguments.descriptors, threads)
+    stage = Stage(arguments.program, not arguments.no_nginx_limits, threads)
     try:
-        if arguments.descriptors:
-            good = run_slow_uploads(stage, 450)
-        elif arguments.slow:
+        if arguments.slow:
             good = run_trickle(stage, arguments.slow)
         else:
             good = run_attacks(stage, arguments)

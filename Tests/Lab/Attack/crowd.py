@@ -79,7 +79,7 @@ def percentile(values, share):
 
 def measure(arguments, percent):
     """Runs one step on a new gateway; returns its figures."""
-    stage = Stage(arguments.program, False, 0, arguments.threads)
+    stage = Stage(arguments.program, False, arguments.threads)
     try:
         victim = stage.create("files", "127.0.0.2")
         count = arguments.threads * percent // 100
@@ -150,7 +150,7 @@ def run_steps(arguments):
 
 def run_silent(arguments):
     """Every thread receives one byte in 50 seconds; a creation must succeed within a minute."""
-    stage = Stage(arguments.program, False, 0, arguments.threads)
+    stage = Stage(arguments.program, False, arguments.threads)
     try:
         plan = slow.Plan(stage.port, arguments.threads, 1, 50, OPENINGS, address, resumes=False, length=1_000_000)
         clients = slow.Clients(plan)

@@ -8,6 +8,7 @@ import os
 import shutil
 import threading
 
+from lab.http1 import Closed
 from transport import TRANSPORTS
 from upload import Upload
 
@@ -119,7 +120,7 @@ class Ledger:
             if upload.id and not self.machine.is_dead:
                 try:
                     lines.append(self.machine.ask(f"show={upload.id}"))
-                except OSError as error:
+                except Closed as error:
                     lines.append(str(error))
         with open(f"{place}/what", "w") as file:
             file.write("\n".join(lines) + "\n")

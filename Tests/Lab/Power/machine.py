@@ -7,7 +7,6 @@ import signal
 import subprocess
 import tempfile
 import time
-import urllib.request
 
 from lab import qemu
 from lab.guest import tool
@@ -200,9 +199,8 @@ class Machine:
 
     def ask(self, question, limit=60):
         """The response of guest/ask."""
-        url = f"http://127.0.0.1:{self.control}/cgi-bin/ask?{question}"
-        with urllib.request.urlopen(url, timeout=limit) as answer:
-            return answer.read().decode(errors="replace")
+        answer = ask(self.control, "GET", f"/cgi-bin/ask?{question}", {}, patience=limit)
+        return answer.content.decode(errors="replace")
 
 
 def take_turn():

@@ -3,6 +3,8 @@
 import random
 import time
 
+from lab.http1 import Closed
+
 
 class Operator:
     def __init__(self, ledger, seed):
@@ -45,7 +47,7 @@ class Operator:
         upload.note(f"{word} ...")
         try:
             said = self._ledger.machine.ask(f"{word}={upload.id}", limit=20)
-        except OSError:
+        except Closed:
             return None, ""
         upload.note(f"{word}: {said.strip()}")
         if not said.rstrip().endswith(tuple(f"status {number}" for number in range(256))):

@@ -4,8 +4,6 @@ with what clients received."""
 import json
 import math
 import time
-import urllib.error
-import urllib.request
 
 from lab.http1 import Closed
 from transport import ask
@@ -242,21 +240,15 @@ class Oracle:
 
     def get(self, path):
         """A file of the guest; None if it is missing."""
-        try:
-            with urllib.request.urlopen(
-                f"http://127.0.0.1:{self._port}{path}", timeout=30
-            ) as answer:
-                return answer.read()
-        except urllib.error.HTTPError as error:
-            if error.code == 404:
-                return None
-            raise
+        answer = ask(self._port, "GET", path, {})
+        if answer.status not in (200, 404):
+            raise RuntimeError(f"{path}: {answer}")
+        return answer.content if answer.status == 200 else None
 
     def _remove(self, path):
-        question = urllib.request.Request(f"http://127.0.0.1:{self._port}{path}", method="DELETE")
         try:
-            urllib.request.urlopen(question, timeout=30).read()
-        except OSError:
+            ask(self._port, "DELETE", path, {})
+        except Closed:
             pass
 
     def check_application(self):

@@ -18,8 +18,8 @@ import time
 import unittest
 
 import options
-from lab import http1
-from lab import http2
+from lab import http1, http2
+from lab.processes import facts
 from responder import Responder
 from server import H2, H2C, PLAIN, TLS, Nginx
 
@@ -126,8 +126,7 @@ class NginxTestCase(unittest.TestCase):
 
     def state(self, process):
         """The state of a process: a letter, see proc_pid_stat(5)."""
-        with open("/proc/%d/stat" % process) as stat:
-            return stat.read().rpartition(")")[2].split()[0]
+        return facts(process)[0]
 
     def logged(self):
         """The text in error.log since the start of this test."""

@@ -21,8 +21,7 @@ import fuzz_lane
 import options
 import server
 from fuzz_streams import Stream
-from lab import http1
-from lab import http2
+from lab import http1, http2
 from responder import Disconnected, Responder
 
 SERVER = """

@@ -14,9 +14,7 @@ import case
 import lane
 import options
 import server
-from lab import fastcgi
-from lab import http1
-from lab import http2
+from lab import fastcgi, http1, http2
 from responder import Disconnected
 
 BAD = [lane.message(9), lane.message(lane.GRANT, limit=5), lane.message(lane.DECLINE), lane.message(lane.WINDOW),

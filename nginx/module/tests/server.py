@@ -16,6 +16,7 @@ import tempfile
 import time
 
 import options
+from lab import processes
 
 PLAIN, TLS, H2C, H2 = "h1", "h1s", "h2c", "h2"
 
@@ -160,14 +161,11 @@ class Nginx:
             return ""
 
     def workers(self):
-        path = "/proc/%d/task/%d/children" % (self.process.pid, self.process.pid)
-        with open(path) as children:
-            return [int(child) for child in children.read().split()]
+        return processes.children(self.process.pid)
 
     def resident(self):
         """The worker's resident memory in kilobytes."""
-        with open("/proc/%d/status" % self.workers()[0]) as status:
-            return int(re.search(r"VmRSS:\s+(\d+)", status.read()).group(1))
+        return processes.memory(self.workers()[0])
 
     def trouble(self):
         """Lines of the error log that report a problem, since the last call."""

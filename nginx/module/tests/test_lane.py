@@ -16,8 +16,7 @@ import unittest
 import case
 import lane
 import options
-from lab import fastcgi
-from lab import http1
+from lab import fastcgi, http1
 from lane import Lane
 from responder import Disconnected
 from server import H2, PLAIN
