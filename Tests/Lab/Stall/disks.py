@@ -71,10 +71,6 @@ class Ext4(Fuse):
     # The kernel lets a process write a page occasionally.
     holds_writes = False
 
-    def __init__(self, directory):
-        super().__init__(directory)
-        self._device = None
-
     @classmethod
     def obstacle(cls):
         reason = super().obstacle() or unusable("/dev/loop-control")

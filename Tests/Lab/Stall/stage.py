@@ -105,7 +105,6 @@ class Stage:
     def __init__(self, directory, mount, row, sink=9):
         self._directory, self._mount = directory, mount
         _, self.path, self._mode = ROWS[row]
-        self._is_gateway = self.path == "/files/"
         self.port = free_ports(1)[0]
         self._sink = sink
         self._nginx = self._gateway = None

@@ -37,7 +37,6 @@ class Uploads:
         self._sent = fork.Value("Q", 0)
         self._total = count * size
         self._results = fork.SimpleQueue()
-        self._count = count
         self._process = fork.Process(target=self._run, args=(port, path, count, size), daemon=True)
         self._process.start()
 

@@ -118,11 +118,15 @@ class NginxTestCase(unittest.TestCase):
         worker = self.nginx.workers()[0]
         os.kill(worker, signal.SIGSTOP)
         self.addCleanup(os.kill, worker, signal.SIGCONT)
-        deadline = time.monotonic() + options.patience(5)
-        while self.state(worker) != "T":
-            self.assertLess(time.monotonic(), deadline, "the worker did not stop")
-            time.sleep(0.001)
+        self.until(lambda: self.state(worker) == "T", 5, "the worker did not stop")
         return worker
+
+    def until(self, is_true, seconds=20, why=None):
+        """Wait until a condition holds."""
+        deadline = time.monotonic() + options.patience(seconds)
+        while not is_true():
+            self.assertLess(time.monotonic(), deadline, why)
+            time.sleep(0.002)
 
     def state(self, process):
         """The state of a process: a letter, see proc_pid_stat(5)."""

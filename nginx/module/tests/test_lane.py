@@ -55,10 +55,8 @@ class LaneTestCase(case.NginxTestCase):
     def tearDown(self):
         super().tearDown()
         # nginx closes every file, however the request ended.
-        deadline = time.monotonic() + options.patience(5)
-        while any(one.is_locked() for one in self.lanes) or self.open_files():
-            self.assertLess(time.monotonic(), deadline, "a file is still open: %s" % self.open_files())
-            time.sleep(0.005)
+        self.until(lambda: not any(one.is_locked() for one in self.lanes) and not self.open_files(), 5,
+                   "a file is still open")
 
     def open_files(self):
         """The paths of this test's files that nginx's workers have open."""
@@ -140,10 +138,7 @@ class Written(LaneTestCase):
         for size in (1, 10, 100_000, 1, LARGE + 1 - 100_012):
             message.write(CONTENT[at:at + size], end=at + size == LARGE + 1)
             at += size
-            deadline = time.monotonic() + options.patience(10)
-            while len(one.content()) < at:
-                self.assertLess(time.monotonic(), deadline, "%d of %d bytes were written" % (len(one.content()), at))
-                time.sleep(0.002)
+            self.until(lambda: len(one.content()) >= at, 10, "%d bytes were not written" % at)
         self.assertEqual(one.until_end(), 0)
         one.exchange.final(201)
         self.assertStatuses(message, [], 201)
@@ -479,10 +474,7 @@ class Begun(LaneTestCase):
         one.expect_offer()
         one.grant(1 << 40)
         message.write(CONTENT[:sent])
-        deadline = time.monotonic() + 20
-        while len(one.content()) < sent:
-            self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.002)
+        self.until(lambda: len(one.content()) >= sent)
         return message, one
 
     def finish(self, message, one, sent):
@@ -632,10 +624,7 @@ class Reload(Begun):
         message, one = self.begin(150_000)
         before = self.nginx.workers()
         self.nginx.process.send_signal(1)
-        deadline = time.monotonic() + options.patience(20)
-        while set(self.nginx.workers()) == set(before):
-            self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.01)
+        self.until(lambda: set(self.nginx.workers()) != set(before))
         self.finish(message, one, 150_000)
 
 
@@ -648,10 +637,7 @@ class WorkerKilled(Begun):
         one.exchange.until_closed()
         self.assertFalse(one.is_locked())
         self.assertTrue(one.content() == CONTENT[:150_000])
-        deadline = time.monotonic() + options.patience(20)
-        while not (self.nginx.workers() and "on signal 9" in self.logged()):
-            self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.01)
+        self.until(lambda: self.nginx.workers() and "on signal 9" in self.logged())
         # The messages about the signal are expected.
         self.nginx._checked = len(self.nginx.read("error.log"))
 
@@ -772,10 +758,7 @@ class FileSizeLimit(LaneTestCase):
         """prlimit sets the limit below the file's size during the upload."""
         message, one = self.begin(len(CONTENT))
         message.write(CONTENT[:500_000])
-        deadline = time.monotonic() + options.patience(10)
-        while len(one.content()) < 500_000:
-            self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.002)
+        self.until(lambda: len(one.content()) >= 500_000)
         self.limit(400_000)
         message.write(CONTENT[500_000:], end=True)
         self.assertEqual(one.until_end(), 0)
@@ -790,10 +773,7 @@ class FileSizeLimit(LaneTestCase):
         self.limit(100_000)
         message, one = self.begin(len(CONTENT), protocol)
         message.write(CONTENT[:90_000])
-        deadline = time.monotonic() + options.patience(10)
-        while len(one.content()) < 90_000:
-            self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.002)
+        self.until(lambda: len(one.content()) >= 90_000)
         message.write(CONTENT[90_000:200_000])
         message.client.close()
         one.exchange.until_closed()

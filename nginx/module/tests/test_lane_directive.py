@@ -1,11 +1,11 @@
 """The values of spool_receive that nginx -t accepts or refuses, and the threads that nginx starts for them."""
 
 import os
-import time
 import unittest
 
 import case
 import options
+from lab.processes import wait
 from server import Nginx
 
 
@@ -97,10 +97,8 @@ class Directive(unittest.TestCase):
             nginx = Nginx("location / { %s }" % directive, main=main).start()
             try:
                 worker, = nginx.workers()
-                deadline = time.monotonic() + options.patience(10)
-                while len(os.listdir("/proc/%d/task" % worker)) != threads + 1:
-                    self.assertLess(time.monotonic(), deadline, (directive, main))
-                    time.sleep(0.005)
+                self.assertTrue(wait(
+                    options.patience(10), lambda: len(os.listdir("/proc/%d/task" % worker)) == threads + 1), directive)
             finally:
                 self.assertEqual(nginx.quit(), [])
                 nginx.remove()

@@ -41,12 +41,6 @@ class Threads(test_lane.Begun):
         cls.environment = {"LD_PRELOAD": library}
         super().setUpClass()
 
-    def until(self, is_true, seconds=20, why=None):
-        deadline = time.monotonic() + options.patience(seconds)
-        while not is_true():
-            self.assertLess(time.monotonic(), deadline, why)
-            time.sleep(0.002)
-
     def hold(self, one):
         """Makes writes to the file, and its close, wait for release()."""
         open(one.path + ".held", "w").close()
