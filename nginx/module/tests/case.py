@@ -18,7 +18,6 @@ import time
 import unittest
 
 import options
-from lab import http1, http2
 from lab.processes import facts
 from responder import Responder
 from server import H2, H2C, PLAIN, TLS, Nginx
@@ -107,9 +106,8 @@ class NginxTestCase(unittest.TestCase):
         for error in errors:
             raise AssertionError("the responder's script failed") from error
 
-    def connect(self, protocol=PLAIN, **options):
-        kind = http1 if protocol in HTTP1 else http2
-        client = kind.Client(self.nginx.ports[protocol], protocol in (TLS, H2), **options)
+    def connect(self, protocol=PLAIN, **more):
+        client = self.nginx.connect(protocol, **more)
         self.addCleanup(client.close)
         return client
 

@@ -21,7 +21,7 @@ import fuzz_lane
 import options
 import server
 from fuzz_streams import Stream
-from lab import http1, http2
+from lab.http1 import Closed
 from responder import Disconnected, Responder
 
 SERVER = """
@@ -147,9 +147,7 @@ class Bench:
                     exchange.whole(200, content=b"second")
 
     def request(self, choose, protocol, path, manner, stream):
-        kind = http1 if protocol in case.HTTP1 else http2
-        client = kind.Client(self.nginx.ports[protocol], protocol in (server.TLS, server.H2),
-                             receive_buffer=4096 if manner == "stalls" else None)
+        client = self.nginx.connect(protocol, receive_buffer=4096 if manner == "stalls" else None)
         if not stream.valid:
             client.sock.settimeout(options.patience(1.5))
         content = b"x" * choose.choice([0, 1, 100, 20000])
@@ -166,22 +164,22 @@ class Bench:
                 if defined:
                     self.compare(stream, path, interims, final)
                     if path.startswith("/kept"):
-                        self.request_next(kind, protocol, path + "-next")
+                        self.request_next(protocol, path + "-next")
             elif manner == "stalls":
                 time.sleep(choose.choice([0.002, 0.02]))
                 message.finish()
             elif manner == "aborts" and choose.random() < 0.5:
                 message.next()
-        except (http1.Closed, TimeoutError, AssertionError, ValueError, IndexError):
+        except (Closed, TimeoutError, AssertionError, ValueError, IndexError):
             # The response to a malformed stream may be invalid HTTP or incomplete.
             if defined:
                 raise
         finally:
             client.reset() if choose.random() < 0.5 else client.close()
 
-    def request_next(self, kind, protocol, path):
+    def request_next(self, protocol, path):
         """Send the next request; its response must contain no part of the previous one."""
-        client = kind.Client(self.nginx.ports[protocol], protocol in (server.TLS, server.H2))
+        client = self.nginx.connect(protocol)
         try:
             interims, final = client.start("GET", path).finish()
         finally:
@@ -202,8 +200,7 @@ class Bench:
     def inspect(self, protocol):
         for exchange in self.responder.reset():
             raise exchange
-        kind = http1 if protocol in case.HTTP1 else http2
-        client = kind.Client(self.nginx.ports[protocol], protocol in (server.TLS, server.H2))
+        client = self.nginx.connect(protocol)
         try:
             final = client.start("GET", "/static").finish()[1]
         finally:

@@ -13,8 +13,8 @@ import time
 import case
 import lane
 import options
-import server
-from lab import fastcgi, http1, http2
+from lab import fastcgi
+from lab.http1 import Closed
 from responder import Disconnected
 
 BAD = [lane.message(9), lane.message(lane.GRANT, limit=5), lane.message(lane.DECLINE), lane.message(lane.WINDOW),
@@ -111,8 +111,7 @@ class Seed:
 
     def request(self, bench):
         r = self.random
-        kind = http1 if self.protocol in case.HTTP1 else http2
-        client = kind.Client(bench.nginx.ports[self.protocol], self.protocol in (server.TLS, server.H2))
+        client = bench.nginx.connect(self.protocol)
         client.sock.settimeout(options.patience(5))
         sent = len(self.content) if self.sends_all else r.randrange(len(self.content))
         status = None
@@ -128,7 +127,7 @@ class Seed:
                 message.write(self.content[at - size:at], end=self.sends_all and at == sent)
             if self.sends_all:
                 status = message.finish()[1].status
-        except (http1.Closed, TimeoutError, AssertionError, ValueError, IndexError):
+        except (Closed, TimeoutError, AssertionError, ValueError, IndexError):
             pass        # judge() checks the result
         finally:
             client.reset() if r.random() < 0.5 else client.close()

@@ -16,7 +16,7 @@ import tempfile
 import time
 
 import options
-from lab import processes
+from lab import http1, http2, processes
 
 PLAIN, TLS, H2C, H2 = "h1", "h1s", "h2c", "h2"
 
@@ -159,6 +159,11 @@ class Nginx:
                 return file.read()
         except FileNotFoundError:
             return ""
+
+    def connect(self, protocol, **more):
+        """A client of a protocol; `more` as for its Client."""
+        kind = http1 if protocol in (PLAIN, TLS) else http2
+        return kind.Client(self.ports[protocol], protocol in (TLS, H2), **more)
 
     def workers(self):
         return processes.children(self.process.pid)
