@@ -18,28 +18,23 @@ from oracle import Oracle
 WORK = 8
 
 
+@dataclasses.dataclass
 class Plan:
     """The parameters of a series."""
 
-    def __init__(
-        self,
-        name,
-        file_system,
-        seed,
-        moment=None,
-        lie="none",
-        lies=False,
-        promise="power-cut",
-        is_control=False,
-        lane="alternate",
-    ):
-        self.name, self.file_system, self.seed, self.moment = name, file_system, seed, moment
-        # Syncs that do nothing (guest/liar.c); disks that ignore flushes; the setting `promise`.
-        self.lie, self.lies, self.promise = lie, lies, promise
-        # Whether a broken promise is expected; it ends the series.
-        self.is_control = is_control
-        # The boots in which nginx writes content into the spool itself: always, never, alternate.
-        self.lane = lane
+    name: str
+    file_system: str
+    seed: str
+    # The moment of each power failure; None: any.
+    moment: str = None
+    # Syncs that do nothing (guest/liar.c); whether the disks ignore flushes; the setting `promise`.
+    lie: str = "none"
+    lies: bool = False
+    promise: str = "power-cut"
+    # Whether a broken promise is expected; it ends the series.
+    is_control: bool = False
+    # The boots in which nginx writes content into the spool itself: always, never, alternate.
+    lane: str = "alternate"
 
 
 class Series:
