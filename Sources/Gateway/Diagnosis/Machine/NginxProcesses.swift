@@ -53,8 +53,8 @@ package struct NginxProcesses: Sendable {
     private(set) var hasModule: Bool?
     /// The workers' smallest limit on file sizes, in bytes; nil if unlimited or unknown.
     private(set) var fileSizeLimit: Int64?
-    /// The commands that print the configurations of master processes that root or this process's user started.
-    private(set) var commands: [[String]] = []
+    /// The master processes that root or this process's user started, with the commands that print their configurations.
+    private var masters: [(process: String, command: [String])] = []
 
     static var noFiles: String {
         geteuid() == 0
@@ -71,7 +71,7 @@ package struct NginxProcesses: Sendable {
     package init(of command: [String]? = nil) {
         let wanted = command.map { Self.files(of: $0[...]) }
         guard let names = try? Directory(path: "/proc").names() else { return }
-        var masters: Set<String> = []
+        var found: Set<String> = []
         var children: [(master: String, status: String, limit: Int64?)] = []
         for name in names where name.utf8.allSatisfy({ (0x30...0x39).contains($0) }) {
             // A process may end during its inspection.
@@ -89,14 +89,14 @@ package struct NginxProcesses: Sendable {
             guard wanted == nil || Self.files(of: words.map(String.init)[...]) == wanted else {
                 continue
             }
-            masters.insert(name)
+            found.insert(name)
             if Self.isOfThisRoot(name) { note(words.map(String.init), status, of: name) }
             guard let maps = try? TextFile.read("/proc/\(name)/maps", limit: Self.limit) else {
                 continue
             }
             hasModule = (hasModule ?? false) || maps.contains("ngx_http_interim_module.so")
         }
-        let own = children.filter { masters.contains($0.master) }
+        let own = children.filter { found.contains($0.master) }
         workers = Set(own.compactMap { Credentials(status: $0.status) })
         fileSizeLimit = own.compactMap(\.limit).min()
     }
@@ -109,7 +109,7 @@ package struct NginxProcesses: Sendable {
             .flatMap { Int64(digits: $0) }
     }
 
-    /// Adds the command that prints a master process's configuration to `commands`.
+    /// Adds a master process, with the command that prints its configuration, to `masters`.
     ///
     /// Ignores users other than root and this process's user, because other users could name any program to run: the
     /// title of a process is what its user chose, even if the program is set-uid. Therefore the kernel names the program.
@@ -122,22 +122,29 @@ package struct NginxProcesses: Sendable {
             value.map { [option, $0] } ?? []
         }
         let command = [program, "-T"] + options
-        if !commands.contains(command) { commands.append(command) }
+        if !masters.contains(where: { $0.command == command }) {
+            masters.append((process, command))
+        }
     }
 
-    /// Runs `commands` and returns the configurations that could be read, and a failure for each that nginx refuses.
+    /// Runs the commands of `masters` and returns the configurations that could be read, and a failure for each that nginx refuses.
     package func dumps() -> (files: [NginxDump], faults: [Finding]) {
         var (files, faults): ([NginxDump], [Finding]) = ([], [])
-        for command in commands {
+        for (process, command) in masters {
             switch SystemCommand.output(of: command) {
             case .success(let text): files.append(NginxDump(text, by: command))
             case .failure(let fault):
                 let finding = LocalCheck.unread(fault.reason)
-                // A user who may not read nginx's files learns nothing about them.
-                if finding.level == .failure { faults.append(finding) }
+                // A user who may not read nginx's files learns nothing about them. A process that ended may have taken
+                // its files with it.
+                if finding.level == .failure, Self.isMaster(process) { faults.append(finding) }
             }
         }
         return (files, faults)
+    }
+
+    private static func isMaster(_ process: String) -> Bool {
+        (try? TextFile.read("/proc/\(process)/cmdline", limit: limit))?.hasPrefix(master) ?? false
     }
 
     /// Returns the path of an nginx, also of one whose file was replaced by an upgrade; nil for every other program.
