@@ -168,7 +168,7 @@ final class Browser {
     func enterFrame(_ selector: String) throws {
         let name = "element-6066-11e4-a52e-4f735466cecf"
         try command(.switchToFrame, ["id": [name: element(selector)]])
-        try eventually("the frame is loaded", seconds: 60) {
+        try eventually("the frame is loaded") {
             try text("return location.protocol + document.readyState") == "http:complete"
         }
     }
@@ -270,7 +270,7 @@ final class Browser {
             }
         case .webkit: try command(.setWindowRect, ["width": width, "height": height])
         }
-        try eventually("the page is \(width) pixels wide", seconds: 30) {
+        try eventually("the page is \(width) pixels wide") {
             try run("return innerWidth") as? Int == width
         }
     }

@@ -70,7 +70,7 @@ struct ProxyRecipeTests {
     }
 
     /// Appends at a wrong offset: the refusal must arrive before the content is read.
-    private func expectRefusalArrives(_ chain: ProxyChain) throws {
+    private func expectRefusalArrives(_ chain: ProxyChain, mayReset: Bool = false) throws {
         _ = try chain.curl(
             ["Upload-Complete: ?0", "Content-Length: 0"],
             ["-X", "POST", chain.url + "wrong.bin"]
@@ -78,17 +78,20 @@ struct ProxyRecipeTests {
         let location = try #require(try chain.field("location"))
         let (file, _) = try chain.sandbox.randomFile(300_000, "wrong.bin")
         for version in Self.versions {
-            let refused = try chain.curl(
-                [
-                    "Upload-Offset: 77", "Upload-Complete: ?1", "Expect: 100-continue",
-                    "Content-Type: application/partial-upload",
-                ],
-                [
-                    version, "--expect100-timeout", "60", "-X", "PATCH", "-T", file.path(), "-o",
-                    "/dev/null", "-w",
-                    "%{http_code}", location,
-                ]
-            )
+            let refused: Command = try eventually("a response over \(version)") {
+                let refused = try chain.curl(
+                    [
+                        "Upload-Offset: 77", "Upload-Complete: ?1", "Expect: 100-continue",
+                        "Content-Type: application/partial-upload",
+                    ],
+                    [
+                        version, "--expect100-timeout", "60", "-X", "PATCH", "-T", file.path(),
+                        "-o", "/dev/null", "-w", "%{http_code}", location,
+                    ]
+                )
+                // curl's error for a reset stream.
+                return mayReset && refused.status == 92 ? nil : refused
+            }
             #expect(refused.output == "409", "\(version): \(refused.errors)")
         }
         #expect(try chain.curl([], ["-X", "DELETE", "-f", location]).status == 0)
@@ -98,13 +101,14 @@ struct ProxyRecipeTests {
     private func expectPassesEverything(
         _ chain: ProxyChain,
         _ version: String,
+        mayReset: Bool = false,
         interim: (Int) -> Bool
     ) throws {
         let slow = try chain.startSlowUpload(version)
         let report = try chain.probe()
         #expect(report.complaints == [], "\(report.shown)")
         try expectResumesFromInterim(chain)
-        try expectRefusalArrives(chain)
+        try expectRefusalArrives(chain, mayReset: mayReset)
         try expectTakesLargeContent(chain)
         let ended = try slow.end()
         #expect(ended.status == "201" && interim(ended.interim), "\(ended)")
@@ -155,7 +159,8 @@ struct ProxyRecipeTests {
     func apache() throws {
         let few = try RecipeBlock.text("few", "yaml").split(separator: "\n").map(String.init)
         let chain = try ProxyChain(.apache2, extra: few)
-        try expectPassesEverything(chain, "--http1.1") { $0 == 1 }
+        // On a busy machine Apache may notice the end of nginx's connection before the refusal on it.
+        try expectPassesEverything(chain, "--http1.1", mayReset: true) { $0 == 1 }
     }
 
     @Test(

@@ -118,7 +118,7 @@ final class FastCGIClient {
 
     func connect(to path: String) throws {
         try socket.connect(to: .path(path))
-        socket.setPatience(seconds: 10)
+        socket.setPatience(seconds: 60)
     }
 
     deinit { socket.close() }
