@@ -10,6 +10,7 @@ struct CheckLiveTests {
         try .init(sandbox.spoolgate(["check", "--live", "--json"] + arguments))
     }
 
+    // Long because every part of the path is stopped once, and each check waits for it.
     @Test("running services pass, and stopped ones are named")
     func live() throws {
         let origin = try LoopbackOrigin(status: "201 Created")
@@ -60,6 +61,7 @@ struct CheckLiveTests {
         }
     }
 
+    // Long because each row has its own sandbox, certificate and server.
     @Test(
         "each TLS mistake is named with its setting, and a missing socket with its path",
         .enabled(if: OpenSSLCommand.isThere, "needs the openssl command")

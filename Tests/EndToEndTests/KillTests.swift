@@ -9,6 +9,7 @@ import Testing
 @Suite("kill -9 at any moment")
 struct KillTests {
     /// A crash breaks neither setting of `promise`, although only one makes data durable.
+    // Long because of its number of rounds, each with its own crash.
     @Test(
         "a crash of the daemon at any moment breaks no promise",
         .enabled(if: KillVictim.gateway.isAsked),

@@ -8,6 +8,7 @@ import Testing
 
 @Suite("kill -9 while nginx writes to the spool")
 struct LaneKillTests {
+    // Long because of its number of rounds, each with its own crash.
     @Test(
         "a crash of the gateway or of nginx's worker during nginx's write breaks no promise",
         arguments: KillVictim.asked

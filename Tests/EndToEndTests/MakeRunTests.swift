@@ -12,11 +12,15 @@ struct MakeRunTests {
     /// An upstream that receives no request.
     private static let upstream = "http://127.0.0.1:9"
 
+    // Long because each run of `make run` starts and ends nine processes, as two users.
     @Test(
         "killing any of its starters leaves no process and no open port",
-        arguments: [
-            [MakeRun.Role.make], [.script], [.script, .master], [.make, .script, .worker],
-        ],
+        arguments: Portion.ofThisRun.taken(
+            from: [
+                [MakeRun.Role.make], [.script], [.script, .master], [.make, .script, .worker],
+            ],
+            of: 2
+        ),
         users
     )
     func endsWhole(victims: [MakeRun.Role], user: String?) throws {
@@ -27,6 +31,7 @@ struct MakeRunTests {
         try run.awaitNothing()
     }
 
+    // Long because each run of `make run` waits until a killed process is replaced, as two users.
     @Test(
         "each killed server process is restarted, with nothing left of the old one",
         arguments: [[MakeRun.Role.gateway], [.master], [.worker], [.keeper], [.keeper, .master]],

@@ -9,6 +9,7 @@ struct OutcomeTests {
     private static let content = Data(repeating: 7, count: 400_000)
     private static let quick = "queue: {minimum-backoff: 1s, maximum-backoff: 1s}"
 
+    // Long because of its rows, each with its own sandbox.
     @Test(
         "the waiting client gets the true result, and a POST is never sent twice",
         arguments: Trouble.allCases,
@@ -67,6 +68,7 @@ struct OutcomeTests {
         #expect(other.status == 201)
     }
 
+    // Long because each row waits for attempts after the queue's pauses.
     @Test(
         "an accepted upload ends delivered, or held with its cause; a POST is never sent twice",
         arguments: Trouble.allCases,

@@ -95,6 +95,7 @@ struct ProbeTests {
         }
     }
 
+    // Long because the probe waits for what nginx does while content pauses.
     @Test("a shipped nginx with the module has no findings")
     func shipped() throws {
         let page = "https://app.example"
@@ -123,6 +124,7 @@ struct ProbeTests {
         report.expect("names", "ok", ["13 different endings"])
     }
 
+    // Long because of two probes, which wait while content pauses.
     @Test("people get the same in columns; a single HTTP version can be requested")
     func shown() throws {
         let stage = try Stage(.nginxWithModule)
@@ -243,6 +245,7 @@ struct ProbeTests {
         ),
     ]
 
+    // Long because each probe waits for what nginx does while content pauses.
     @Test("a mistake in nginx is named with the line to change", arguments: mistakes)
     func mistaken(mistake: Mistake) throws {
         if mistake.front == .nginxMistaken(.distributionsParameters),
@@ -448,6 +451,7 @@ struct ProbeTests {
         var words: [String]
     }
 
+    // Long because each probe waits while content pauses.
     @Test(
         "with --local the daemon reports whether nginx writes to the spool, and if not why",
         .enabled(if: NginxConfiguration.hasLane),

@@ -10,6 +10,7 @@ struct ProgressTests {
         "interim: {progress-interval: 1s, progress-size: 0, heartbeat: 1s}"
     private static let creation = ["Upload-Draft-Interop-Version: 10", "Upload-Complete: ?1"]
 
+    // Long because the client is slow: several interim responses must be due.
     @Test("a slow client receives rising offsets, and a crash takes none back")
     func progress() throws {
         let sandbox = try Sandbox(extra: [Self.eager], front: .nginxWithModule)

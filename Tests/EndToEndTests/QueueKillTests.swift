@@ -20,6 +20,7 @@ struct QueueKillTests {
         var status: String
     }
 
+    // Long because of its number of crashes, after each of which the queue pauses.
     @Test(
         "a crash of the daemon at any moment loses no accepted upload and sends no POST twice",
         .enabled(if: KillVictim.gateway.isAsked)

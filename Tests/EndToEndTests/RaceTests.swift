@@ -139,6 +139,7 @@ struct RaceTests {
         try settled()
     }
 
+    // Long because the writer must return often enough to be starved, if it could be.
     @Test(
         "a storm of HEADs: the returning writer makes progress",
         arguments: Daemons.allCases

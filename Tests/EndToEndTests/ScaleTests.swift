@@ -52,6 +52,7 @@ struct ScaleTests {
         try make(Self.count, in: try #require(Self.environment["MANY_UPLOADS_IN"]))
     }
 
+    // Long because `list` changes its order only above 10,000 uploads, which must exist.
     @Test("each is listed and purged once, no long target widens a column, and the order is stated")
     func many() throws {
         let scratch = try ScratchDirectory(in: ScratchDirectory.memory)

@@ -161,6 +161,7 @@ struct TusClientTests {
 
     // MARK: An upstream that refuses
 
+    // Long because each client meets each status, in a sandbox of its own.
     @Test(
         "the upstream's refusal is reported, and nothing is sent again",
         arguments: TusClient.allCases,

@@ -2,6 +2,7 @@
 
 import Foundation
 import SpoolgatePosix
+import SpoolgateTestSupport
 
 enum Effort: Sendable {
     /// A fixed sample: at every call an error, a crash and a full disk, and the other faults in turn.
@@ -69,6 +70,7 @@ enum Fault: Sendable, CustomStringConvertible {
         if case .sample(let turn) = effort, rare.contains(call) {
             return all(for: call, number, .whole(seeds: [UInt64(turn)]))
         }
+        // The first two are tried in every run.
         var faults: [Fault] = [.fails(EIO), .death]
         if needsRoom(call) {
             var full: [Fault] = [.stays(ENOSPC), .fails(ENOSPC), .stays(EDQUOT), .fails(EDQUOT)]
@@ -92,6 +94,18 @@ enum Fault: Sendable, CustomStringConvertible {
         faults += effort.choice(of: later.map { .deathThenCut($0) }, at: number, every: 2)
         faults += effort.choice(of: jumps.map { .jumps($0) }, at: number, every: 3)
         return faults + cuts(number, effort)
+    }
+
+    /// A crash, an error, and a quarter of the other faults.
+    static func chosen(
+        for call: Disk.Call,
+        _ number: Int,
+        _ effort: Effort,
+        _ portion: Portion
+    ) -> [Fault] {
+        all(for: call, number, effort).enumerated().filter { index, _ in
+            index < 2 || portion.includes(index + number, of: 4)
+        }.map(\.element)
     }
 
     /// In seconds: beyond all lifetimes, forward and back.

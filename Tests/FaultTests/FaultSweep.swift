@@ -4,6 +4,7 @@
 
 import Foundation
 import SpoolgatePosix
+import SpoolgateTestSupport
 import Synchronization
 import Testing
 
@@ -79,6 +80,7 @@ struct FaultSweep {
     private let environment = ProcessInfo.processInfo.environment
     private static let stops = ProcessInfo.processInfo.environment["SWEEP_STOP"] != nil
 
+    // Long because it is thousands of runs: scenario × call × fault.
     @Test("no fault at any call of any scenario breaks a promise")
     func sweep() throws {
         let tally = Monitor(Counter())
@@ -97,7 +99,9 @@ struct FaultSweep {
             try SpoolgatePosix.Thread.start(name: "sweep", stackSize: 1 << 20) {
                 while let (turn, scenario) = waiting.withLock({ $0.popFirst() }) {
                     let effort = seeds.map { Effort.whole(seeds: $0) } ?? .sample(turn: turn)
-                    Self.sweep(scenario, effort, only: only, tally)
+                    // A failure in a portion can be repeated alone.
+                    let portion = seeds == nil ? Portion.ofThisRun : Portion(number: nil)
+                    Self.sweep(scenario, effort, portion, only: only, tally)
                 }
                 working.update { $0 -= 1 }
             }
@@ -112,8 +116,23 @@ struct FaultSweep {
         for failure in total.failures.prefix(40) { Issue.record("\(failure)") }
         if total.failures.count > 40 { Issue.record("and \(total.failures.count - 40) more") }
         #expect(total.runs > 0)
-        if only == nil, !Self.stops {
+        if only == nil, !Self.stops, Portion.ofThisRun.number == nil {
             #expect(total.gaps == [], "faults never tried at such a call")
+        }
+    }
+
+    @Test("each portion has a crash and an error at every call, and all together are the sample")
+    func portions() {
+        for call in Disk.Call.allCases {
+            for number in 1...24 {
+                let portions = (0..<4).map { portion in
+                    Fault.chosen(for: call, number, .sample(turn: 0), Portion(number: portion))
+                        .map { "\($0)" }
+                }
+                let all = Fault.all(for: call, number, .sample(turn: 0)).map { "\($0)" }
+                #expect(Set(portions.joined()) == Set(all))
+                #expect(portions.allSatisfy { $0.starts(with: ["fails(EIO)", "death"]) })
+            }
         }
     }
 
@@ -132,6 +151,7 @@ struct FaultSweep {
     private static func sweep(
         _ scenario: Scenario,
         _ effort: Effort,
+        _ portion: Portion,
         only: String?,
         _ tally: Monitor<Counter>
     ) {
@@ -173,7 +193,7 @@ struct FaultSweep {
             tally.calls += calls.count
         }
         for (index, call) in calls.enumerated() {
-            let faults = Fault.all(for: call, index + 1, effort)
+            let faults = Fault.chosen(for: call, index + 1, effort, portion)
             for fault in faults { run(index + 1, fault) }
             tally.update { $0.tried[call, default: []].formUnion(faults.map { "\($0)" }) }
         }

@@ -3,6 +3,7 @@
 // Each case disables one sync and tries power failures until one breaks a promise. If none does, the sync is
 // unnecessary or the scenarios have a gap.
 
+import SpoolgateTestSupport
 import Testing
 
 @testable import SpoolgateSpool
@@ -62,7 +63,8 @@ struct LieTests {
         },
     ]
 
-    @Test("is noticed", arguments: cases)
+    // Long because all power failures at a call are tried until one breaks a promise.
+    @Test("is noticed", arguments: Portion.ofThisRun.taken(from: cases, of: 3))
     func noticed(one: Case) throws {
         for scenario in Scenario.all where one.scenarios.contains(scenario.name) {
             let world = try World()

@@ -56,9 +56,10 @@ struct CostTests {
         ("percent", "attachment; filename*=UTF-8''" + String(repeating: "%C3", count: 20_000)),
     ]
 
+    // Long because every field meets every long value in every kind of request.
     @Test(
         "no field costs a second before the authorization, in any request",
-        arguments: names,
+        arguments: Portion.ofThisRun.taken(from: names, of: 3),
         [
             ("POST", "10"), ("PATCH", "6"), ("PUT", nil), ("HEAD", "10"), ("GET", nil),
             ("DELETE", "3"), ("OPTIONS", nil), ("POST", "tus"), ("PATCH", "tus"),

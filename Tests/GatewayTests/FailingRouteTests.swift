@@ -225,6 +225,7 @@ struct FailingRouteTests {
         #expect(failures(test) == 5)
     }
 
+    // Long because each row waits for the timeouts of five requests.
     @Test(
         "a missing response is a failure, and the concern says if nothing reached the upstream",
         arguments: ["refused", "no name", "no TLS", "broken off", "silent", "no directory"],

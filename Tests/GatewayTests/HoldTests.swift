@@ -87,6 +87,7 @@ import Testing
         #expect(kept.queue == .hold && kept.offset == 10)
     }
 
+    // Long because the queue pauses between its attempts.
     @Test(
         "above the limit no more are accepted, nothing is destroyed, and the log names the command"
     )

@@ -301,6 +301,7 @@ import Testing
 
     // MARK: Retries
 
+    // Long because each row waits for the queue's pauses of whole seconds.
     @Test(
         "a temporary refusal of the upstream is retried if that is safe, or if it processed nothing",
         arguments: [408, 423, 425, 429, 502, 503, 504, 507, 511]

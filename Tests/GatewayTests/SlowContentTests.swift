@@ -190,6 +190,7 @@ struct SlowContentTests {
     }
 
     /// Clients for `percent` of 100 threads, each at `rate`, that return a second after an end.
+    // Long because at most four are interrupted in each second.
     @Test(
         "slow clients that return are interrupted at most four times a second, each once in ten minutes",
         arguments: [80, 90, 95, 120, 150],

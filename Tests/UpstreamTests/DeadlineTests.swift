@@ -27,6 +27,7 @@ struct DeadlineTests {
         #expect(ContinuousClock.now - began < .seconds(20))
     }
 
+    // Long because each of its rows waits for a deadline.
     @Test(
         "an upstream that becomes silent runs into the response deadline",
         arguments: [

@@ -161,6 +161,7 @@ struct MisbehaviourTests {
         },
     ]
 
+    // Long because silent rows end by a deadline.
     @Test("gets the true result, once", arguments: cases)
     func verdict(of one: Case) throws {
         let seen = Mutex(0)

@@ -42,6 +42,7 @@ struct NeighbourTests {
         }
     }
 
+    // Long because some failures end only by a deadline, twice each.
     @Test(
         "after any failure the next attempt succeeds, however often it happened",
         arguments: [false, true]
@@ -128,6 +129,7 @@ struct NeighbourTests {
 
     /// Like gunicorn's threads, the origin refuses content that it does not read, promises to keep the connection, and
     /// closes it at once, after a while, or on the next request.
+    // Long because the race with a closing upstream needs many repeats.
     @Test(
         "content that the upstream refuses without reading it never affects another client's request",
         arguments: [false, true],

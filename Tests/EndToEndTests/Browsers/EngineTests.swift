@@ -40,7 +40,11 @@ private struct Stage {
 @Suite("The page in three engines", .serialized)
 struct EngineTests {
     private static let half = 2_000_000
-    private static let engines = Engine.allCases.filter(\.isInstalled)
+    /// The installed ones, or in a portion one of them.
+    static let engines: [Engine] = {
+        let installed = Engine.allCases.filter(\.isInstalled)
+        return Portion.ofThisRun.taken(from: installed, of: max(1, installed.count))
+    }()
 
     fileprivate static func application() throws -> LoopbackOrigin {
         try LoopbackOrigin(status: "201 Created")
@@ -77,6 +81,7 @@ struct EngineTests {
     )
     func webkit() throws { try Self.isGone(.webkit) }
 
+    // Long because each row starts a browser and a sandbox.
     @Test(
         "a file arrives byte for byte, over HTTP/1.1 and HTTP/2",
         arguments: engines,
@@ -135,6 +140,7 @@ struct EngineTests {
         }
         """
 
+    // Long because the page pauses for seconds between attempts.
     @Test(
         "an upload continues after its server was away for 90 seconds and more",
         arguments: engines
@@ -214,6 +220,7 @@ struct EngineTests {
         #expect(try page.creations() == 1)
     }
 
+    // Long because each row starts a browser, which sends thirty files.
     @Test(
         "thirty files chosen at once all arrive, including empty and large ones",
         arguments: engines
