@@ -186,7 +186,9 @@ struct StopTests {
         daemon.leave()
     }
 
-    @Test("daemons start, and commands change uploads, while another recovers those of the last boot")
+    @Test(
+        "daemons start, and commands change uploads, while another recovers those of the last boot"
+    )
     func afterBoot() throws {
         let directory = TemporarySpool()
         do {
