@@ -307,7 +307,8 @@ class Stream:
             self.running[test] = (instant, processor_time(self.child.pid, self.run.isolates))
         elif kind == "testSkipped":
             self.finish(test, "skipped", messages=texts)
-        elif kind == "testEnded":
+        # A test without a case is skipped, and ends too.
+        elif kind == "testEnded" and test in self.running:
             began, before = self.running.pop(test)
             failures = self.issues.pop(test, [])
             self.finish(test, "failed" if failures else "passed", instant - began,
@@ -349,30 +350,32 @@ def run_suites(run, job, binary):
             return []
         stream = Stream(run, job, child)
         rest, why = b"", ""
-        while True:
-            ended = child.poll() is not None
-            ready = select.select([reader], [], [], 0 if ended else 0.5)[0]
-            part = b""
-            if ready:
-                try:
-                    part = os.read(reader, 1 << 20)
-                except BlockingIOError:
-                    pass
-            if part:
-                *lines, rest = (rest + part).split(b"\n")
-                for line in lines:
-                    if line:
-                        stream.read(line)
-            elif ended:
-                break
-            elif ready:
-                # Nobody writes yet, or no longer.
-                time.sleep(0.02)
-            if not ended and time.monotonic() - stream.last > SILENCE and job.suites != [SWEEP]:
-                why = "its process did not end a test for %d s" % SILENCE
-                end(child)
-        os.close(reader)
-    forget(run, child)
+        try:
+            while True:
+                ended = child.poll() is not None
+                ready = select.select([reader], [], [], 0 if ended else 0.5)[0]
+                part = b""
+                if ready:
+                    try:
+                        part = os.read(reader, 1 << 20)
+                    except BlockingIOError:
+                        pass
+                if part:
+                    *lines, rest = (rest + part).split(b"\n")
+                    for line in lines:
+                        if line:
+                            stream.read(line)
+                elif ended:
+                    break
+                elif ready:
+                    # Nobody writes yet, or no longer.
+                    time.sleep(0.02)
+                if not ended and time.monotonic() - stream.last > SILENCE and job.suites != [SWEEP]:
+                    why = "its process did not end a test for %d s" % SILENCE
+                    end(child)
+        finally:
+            os.close(reader)
+            forget(run, child)
     stream.close(child.returncode, why or "its process ended with status %d" % child.returncode)
     return stream.results
 
