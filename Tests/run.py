@@ -49,11 +49,17 @@ SLOWEST = 25
 # Gives a process its own processes, network, shared memory and /tmp, where the system permits it: tests then do not
 # meet other programs of the machine, another run, or each other; and nothing is left when it ends.
 UNSHARE = ["unshare", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc", "--net", "--ipc"]
-# Within: the loopback device, an own /tmp unless the sources are there, and the first process, which waits for all.
+# Within: the loopback device; a network, without which browsers are offline; an own /tmp unless the sources are there;
+# and the first process, which waits for all others.
 INSIDE = """
 import fcntl, os, socket, struct, subprocess, sys
+tap = os.open("/dev/net/tun", os.O_RDWR | os.O_CLOEXEC)
+fcntl.ioctl(tap, 0x400454CA, struct.pack("16sH22x", b"eth0", 0x2 | 0x1000))
 with socket.socket() as any:
-    fcntl.ioctl(any, 0x8914, struct.pack("16sH14x", b"lo", 0x1 | 0x40))
+    address = struct.pack("HH4s8x", socket.AF_INET, 0, socket.inet_aton("192.0.2.1"))
+    fcntl.ioctl(any, 0x8916, struct.pack("16s16s8x", b"eth0", address))
+    for device in (b"lo", b"eth0"):
+        fcntl.ioctl(any, 0x8914, struct.pack("16sH22x", device, 0x1 | 0x40))
 if sys.argv[1]:
     subprocess.run(["mount", "--bind", sys.argv[1], "/tmp"], check=True)
 subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", "/dev/shm"], check=True)

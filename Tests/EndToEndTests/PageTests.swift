@@ -184,10 +184,8 @@ struct PageTests {
         // The bar shows arrived bytes, not those in the system's buffers.
         #expect(try page.shown("long.bin") <= page.network.passed)
         page.network.cut()
-        // A state may have passed when it is read.
-        try eventually("the upload waits, and the page says why") {
-            try page.words("long.bin").contains("The connection was lost.")
-        }
+        try page.awaitState("long.bin", "waiting")
+        #expect(try page.words("long.bin").contains("The connection was lost."))
         // The pauses between attempts take some seconds.
         try eventually("it tries again and again") { page.network.refused >= 4 }
         page.network.hold(at: nil)
