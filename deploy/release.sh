@@ -25,7 +25,7 @@ heading=$(grep -m 1 '^## ' CHANGELOG.md)
 as_root=()
 [ "$(id -u)" -eq 0 ] || as_root=(sudo env "PATH=$PATH")
 
-make test
+make test-all
 git tag -a "$tag" -m "spoolgate $version"
 trap 'git tag -d "$tag"' EXIT
 "${as_root[@]}" make dist
