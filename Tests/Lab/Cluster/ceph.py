@@ -11,7 +11,7 @@ import signal
 import subprocess
 import uuid
 
-from lab.processes import Process, Unavailable, free_ports, lacking, must, run, unusable, wait
+from lab.processes import Process, free_ports, lacking, must, run, unusable, wait
 
 PROGRAMS = "ceph ceph-mon ceph-mgr ceph-osd ceph-mds ceph-fuse monmaptool".split()
 
@@ -154,7 +154,7 @@ class Ceph:
         for daemon in self._daemons:
             if daemon.status is not None:
                 said = daemon.said().strip().splitlines()[-2:] or ["no output"]
-                raise Unavailable("a daemon of Ceph ended: " + " / ".join(said))
+                raise RuntimeError("a daemon of Ceph ended: " + " / ".join(said))
         ranks = self.command("fs", "dump")["filesystems"][0]["mdsmap"]["info"].values()
         return any(rank["state"] == "up:active" for rank in ranks)
 
@@ -211,6 +211,6 @@ class Mount:
 
     def _is_mounted(self):
         if self._process is not None and self._process.status is not None:
-            raise Unavailable("ceph-fuse: " + self._process.said().strip()[-300:])
+            raise RuntimeError("ceph-fuse: " + self._process.said().strip()[-300:])
         with open("/proc/self/mountinfo") as mounts:
             return any(line.split()[4] == self.path for line in mounts)

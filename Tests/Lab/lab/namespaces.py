@@ -79,6 +79,8 @@ def _inside(play, scratch, limit, variable):
         signal.alarm(limit)
     try:
         play(transcript, scratch)
+    except Unavailable as reason:
+        transcript.say(f"SKIPPED the rest: {reason}")
     except GivenUp:
         transcript.check(False, f"the run ends within {limit} s ({variable})")
     return transcript.end()

@@ -12,6 +12,8 @@ ADMITTED = 1.2
 # The seconds in which all uploads must be finished.
 PATIENCE = 300
 
+fork = multiprocessing.get_context("fork")
+
 
 @dataclasses.dataclass
 class Plan:
@@ -41,9 +43,9 @@ class Clients:
     def __init__(self, plan, processes=1):
         self._pipes, self._processes = [], []
         for first in range(processes):
-            ours, theirs = multiprocessing.Pipe()
+            ours, theirs = fork.Pipe()
             numbers = range(first, plan.count, processes)
-            process = multiprocessing.Process(target=_run, args=(plan, numbers, theirs), daemon=True)
+            process = fork.Process(target=_run, args=(plan, numbers, theirs), daemon=True)
             process.start()
             self._pipes.append(ours)
             self._processes.append(process)
