@@ -419,9 +419,8 @@ def module_has_changed():
     """Whether the nginx module differs from the last release; also if git cannot tell."""
     with open(ROOT + "/Makefile") as file:
         release = re.search(r"(?m)^PREVIOUS \?= (\S+)", file.read()).group(1)
-    same = subprocess.run(["git", "diff", "--quiet", release, "--", "nginx/module/*.[ch]", "nginx/module/config",
-                           "nginx/module/*.sh", "nginx/module/nginx.org", "nginx/module/tests/nginx-org"],
-                          cwd=ROOT, stderr=subprocess.DEVNULL)
+    same = subprocess.run(["git", "diff", "--quiet", release, "--", ":(glob)nginx/module/*.[ch]", "nginx/module/config",
+                           ":(glob)nginx/module/*.sh", "nginx/module/nginx.org"], cwd=ROOT, stderr=subprocess.DEVNULL)
     return same.returncode != 0
 
 
