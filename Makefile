@@ -40,7 +40,7 @@ IDENTIFY = deploy/identify.sh
 GATEWAY = .build/release/spoolgate
 CLIENT = .build/release/spoolgate-upload
 
-.PHONY: build run test test-all test-quick lint format check sweep crash-test fuzz sanitize bench budget \
+.PHONY: build run test test-all test-quick lint format check sweep crash-test fuzz simulate sanitize bench budget \
     attack client-test module module-test deb dist drill cluster-test hosts-test stall-test container-test power-test \
     upgrade-test release clean FORCE
 
@@ -88,6 +88,24 @@ crash-test:
 	swift build --build-tests
 	SPOOLGATE_CRASH_ROUNDS=$(ROUNDS) SPOOLGATE_CRASH_SEED=$(SEED) SPOOLGATE_CRASH_VICTIM=$(VICTIM) \
 	    swift test --skip-build --filter $(SUITE)
+
+# Simulated worlds for SECONDS, each from a seed (Tests/Simulation/README.md); FIRST is the first seed, by default a new
+# one. SEED repeats one world, KEEP its steps that count. MUTANTS=all puts known faults back, which must be found.
+SECONDS ?= 60
+SEED ?=
+KEEP ?=
+FIRST ?= $(shell date +%s)000
+MUTANTS ?=
+simulate:
+ifneq ($(MUTANTS),)
+	Tests/Simulation/mutants.py $(MUTANTS)
+else
+	@deploy/install-dependencies.sh test
+	swift build --build-tests
+	$(if $(SEED),SIMULATION_SEED=$(SEED) $(if $(KEEP),SIMULATION_KEEP=$(KEEP))) \
+	    SIMULATION_SECONDS=$(SECONDS) SIMULATION_FIRST=$(FIRST) \
+	    swift test --skip-build --filter '^SimulationTests\.'
+endif
 
 # Random requests on random records through the gateway, and random FastCGI through the FastCGI listener, each for
 # MINUTES; prints their number. After a trap SPOOLGATE_FUZZ_SEED=n repeats the seed in the files

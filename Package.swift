@@ -350,6 +350,18 @@ let package = Package(
             swiftSettings: testSettings
         ),
         .testTarget(
+            name: "SimulationTests",
+            dependencies: [
+                "SpoolgateRequests", "SpoolgateDelivery", "SpoolgateJournal", "SpoolgateSettings",
+                "SpoolgateSpool", "SpoolgateUpstream", "SpoolgateExchange",
+                "SpoolgateUploadProtocol", "SpoolgatePosix", "SpoolgateTestSupport", httpTypes,
+                logging,
+            ],
+            path: "Tests/Simulation",
+            exclude: ["README.md", "faults"],
+            swiftSettings: testSettings
+        ),
+        .testTarget(
             name: "ResumableUploadTests",
             dependencies: [
                 "ResumableUpload", "SpoolgateUploadProtocol", "SpoolgatePosix",

@@ -1,0 +1,374 @@
+// A client: it follows one protocol, with cuts and mistakes as the seed decides, and tells the ledger what it hears.
+
+import HTTPTypes
+import SpoolgateExchange
+import SpoolgatePosix
+import SpoolgateUploadProtocol
+
+enum Speech: Int, CaseIterable, Sendable {
+    case v3 = 3
+    case v5 = 5
+    case v6 = 6
+    case v8 = 8
+    case v10 = 10
+    case tus = 1
+    case ordinary = 0
+
+    var version: Int? { rawValue >= 3 ? rawValue : nil }
+
+    /// Whether an offset equal to the length means success.
+    var takesOffsetForSuccess: Bool { self == .tus || self == .v5 || self == .v6 }
+}
+
+/// One upload of a client, from its creation on.
+final class ClientUpload {
+    let number: Int
+    let content: [UInt8]
+    var location: String?
+    /// The offset that the server named last.
+    var offset: Int?
+    /// Whether nothing more is to be done.
+    var hasEnded = false
+    var isGivenUp = false
+
+    init(number: Int, content: [UInt8]) {
+        self.number = number
+        self.content = content
+    }
+
+    var identity: String? { location?.split(separator: "/").last.map { String($0) } }
+}
+
+/// One request of a client under way.
+final class Call {
+    enum Purpose: String { case creation, append, retrieval, cancellation }
+
+    let upload: ClientUpload
+    let purpose: Purpose
+    let exchange: WebExchange
+    let process: Int
+    /// The content that the request has not sent yet, if the client is stuck.
+    var rest: [UInt8] = []
+    /// The end of the request's content, once all of it was sent.
+    let end: Int
+    let isComplete: Bool
+    /// The highest offset that the client had been told when it sent the request.
+    let toldBefore: Int
+
+    init(
+        _ upload: ClientUpload,
+        _ purpose: Purpose,
+        _ exchange: WebExchange,
+        _ process: Int,
+        end: Int,
+        isComplete: Bool,
+        toldBefore: Int
+    ) {
+        self.toldBefore = toldBefore
+        self.upload = upload
+        self.purpose = purpose
+        self.exchange = exchange
+        self.process = process
+        self.end = end
+        self.isComplete = isComplete
+    }
+}
+
+final class Client {
+    let name: String
+    let speech: Speech
+    let method: HTTPRequest.Method
+    let isRude: Bool
+    private(set) var uploads: [ClientUpload] = []
+    private(set) var serial = 0
+    private let world: World
+
+    var current: ClientUpload? { uploads.last.flatMap { $0.isGivenUp ? nil : $0 } }
+    var token: String { "\(name)-\(serial)" }
+
+    init(_ plan: ClientPlan, _ index: Int, _ world: World) {
+        name = "c\(index)"
+        speech = plan.speech
+        method = plan.isRepeatable ? .put : .post
+        isRude = plan.isRude
+        self.world = world
+    }
+
+    func renewToken() { serial += 1 }
+
+    // MARK: Requests
+
+    /// Begins a new upload.
+    func newUpload(size: Int) -> ClientUpload {
+        let number = world.nextNumber()
+        let upload = ClientUpload(number: number, content: Self.content(number, size))
+        uploads.append(upload)
+        world.ledger.begin(
+            Ledger.Upload(
+                number: number,
+                client: name,
+                owner: name,
+                content: upload.content,
+                isRepeatable: isRepeatable,
+                isOrdinary: speech == .ordinary
+            )
+        )
+        return upload
+    }
+
+    /// tus creates every upload by POST.
+    private var isRepeatable: Bool { method == .put && speech != .tus }
+
+    /// No two positions of two uploads are alike.
+    private static func content(_ number: Int, _ size: Int) -> [UInt8] {
+        (0..<size).map { UInt8(truncatingIfNeeded: ($0 &* 31 &+ ($0 >> 7)) ^ (number &* 73)) }
+    }
+
+    /// The client plans to send the content up to `end`; `arriving` bytes arrive before a cut or pause.
+    func request(
+        _ purpose: Call.Purpose,
+        _ upload: ClientUpload,
+        from: Int = 0,
+        to end: Int = 0,
+        isComplete: Bool = false,
+        arriving: Int = .max,
+        then fate: WebExchange.End = .proper,
+        isLengthKnown: Bool = true
+    ) -> Call {
+        var fields = HTTPFields()
+        let length = upload.content.count
+        if let version = speech.version { fields[.uploadDraftInteropVersion] = "\(version)" }
+        if speech == .tus { fields[.sim("Tus-Resumable")] = "1.0.0" }
+        fields[.sim("X-Upload")] = "\(upload.number)"
+        fields[.authorization] = "Bearer \(token)"
+        if isRude {
+            fields[.sim("X-User")] = "admin"
+            fields[.connection] = "close, X-User"
+            fields[.sim("Spoolgate-Owner")] = "admin"
+        }
+        var method = self.method
+        switch purpose {
+        case .creation:
+            if speech == .tus { method = .post }
+            if speech == .tus || isComplete && speech != .ordinary {
+                fields[.uploadLength] = "\(length)"
+            }
+        case .append:
+            method = .patch
+            fields[.uploadOffset] = "\(from)"
+        case .retrieval: method = .head
+        case .cancellation: method = .delete
+        }
+        let hasContent = purpose == .creation || purpose == .append
+        if hasContent {
+            switch speech {
+            case .ordinary: break
+            case .tus:
+                if purpose == .append || end > from {
+                    fields[.contentType] = "application/offset+octet-stream"
+                }
+            case .v3: fields[.sim("Upload-Incomplete")] = isComplete ? "?0" : "?1"
+            case .v5, .v6, .v8, .v10: fields[.uploadComplete] = isComplete ? "?1" : "?0"
+            }
+            if purpose == .append, speech != .tus {
+                fields[.contentType] = "application/partial-upload"
+            }
+        }
+        let stop = min(end, from + min(arriving, end - from))
+        let isPlainEnd = stop == end && fate == .proper
+        let daemon = world.daemon(for: self)
+        let (machine, process) = (world.machine, daemon.process)
+        let exchange = WebExchange(
+            RequestHead(
+                method: method,
+                target: purpose == .creation ? "/files" : upload.location ?? "/nowhere",
+                fields: fields,
+                contentLength: !hasContent || !isLengthKnown ? .unknown : .known(Int64(end - from))
+            ),
+            ExchangeContext(interimStatuses: [104], remoteAddress: "192.0.2.\(name.dropFirst())"),
+            content: hasContent ? Array(upload.content[from..<stop]) : [],
+            end: isPlainEnd ? .proper : fate == .proper ? .cut : fate,
+            isDead: { machine.isDead(process) },
+            onEvent: { machine.note() }
+        )
+        let call = Call(
+            upload,
+            purpose,
+            exchange,
+            process,
+            end: end,
+            isComplete: isComplete,
+            toldBefore: world.ledger.upload(upload.number)?.told ?? 0
+        )
+        if hasContent { call.rest = Array(upload.content[stop..<end]) }
+        world.ledger.sends(upload.number, upTo: hasContent ? stop : 0, token)
+        let range =
+            hasContent ? " \(from)..<\(stop) of \(length)\(isComplete ? ", the end" : "")" : ""
+        let mark =
+            isPlainEnd || !hasContent ? "" : fate == .stuck ? ", then pauses" : ", then a cut"
+        world.ledger.tell(
+            "\(name) (\(speech), \(method.rawValue)): \(purpose.rawValue) of upload \(upload.number)"
+                + "\(range)\(mark), token \(token)"
+        )
+        return call
+    }
+
+    // MARK: Responses
+
+    private func isEnd(_ fields: HTTPFields) -> Bool? {
+        if speech == .v3 { return fields[.sim("Upload-Incomplete")].map { $0 == "?0" } }
+        return fields[.uploadComplete].map { $0 == "?1" }
+    }
+
+    /// The request is over; the client interprets what it heard.
+    func note(_ call: Call) {
+        let (upload, heard) = (call.upload, call.exchange.heard)
+        for fault in heard.faults { world.ledger.complain(3, fault) }
+        for head in heard.interims { noteFields(head.fields, upload, call) }
+        guard let final = heard.final, !heard.isAborted else {
+            world.ledger.tell("  \(name) hears no \(heard.final == nil ? "" : "whole ")response")
+            if speech == .ordinary {
+                upload.hasEnded = true
+                if heard.final == nil, !call.exchange.isPeerGone {
+                    world.ledger.heardNothing(upload.number)
+                }
+            }
+            return
+        }
+        let (status, fields) = (final.status.code, final.fields)
+        let shown = [
+            fields[.uploadOffset].map { ", offset \($0)" },
+            isEnd(fields).map { $0 ? ", complete" : ", incomplete" },
+        ].compactMap(\.self).joined()
+        world.ledger.tell("  \(name) hears \(status)\(shown)")
+        switch call.purpose {
+        case .cancellation: noteCancellation(status, isEnd(fields) ?? false, upload)
+        case .retrieval: noteRetrieval(status, fields, upload, call)
+        case .creation, .append:
+            if speech == .ordinary {
+                noteOrdinary(status, upload)
+            } else {
+                noteAnswer(status, fields, upload, call)
+            }
+        }
+    }
+
+    private func noteFields(_ fields: HTTPFields, _ upload: ClientUpload, _ call: Call) {
+        if call.purpose == .creation, let location = fields[.location] {
+            upload.location = location
+        }
+        guard let offset = fields[.uploadOffset].flatMap({ Int($0) }) else { return }
+        upload.offset = offset
+        world.ledger.told(upload.number, offset, before: call.toldBefore)
+    }
+
+    private func noteCancellation(_ status: Int, _ isLate: Bool, _ upload: ClientUpload) {
+        guard status == 204, !isLate else { return }
+        world.ledger.change(upload.number) { $0.isCancelled = true }
+        upload.hasEnded = true
+    }
+
+    private func noteRetrieval(
+        _ status: Int,
+        _ fields: HTTPFields,
+        _ upload: ClientUpload,
+        _ call: Call
+    ) {
+        switch status {
+        case 200, 204:
+            noteFields(fields, upload, call)
+            if speech.takesOffsetForSuccess, upload.offset == upload.content.count {
+                succeed(upload)
+            }
+        case 404:
+            world.ledger.heardGone(upload.number)
+            upload.location = nil
+            upload.isGivenUp = true
+        case 410: fail(upload, status)
+        default: break
+        }
+    }
+
+    private func noteOrdinary(_ status: Int, _ upload: ClientUpload) {
+        upload.hasEnded = true
+        switch status {
+        case 202: world.ledger.heardAccepted(upload.number)
+        case 200..<300: world.ledger.heardSuccess(upload.number)
+        default: break
+        }
+    }
+
+    private func noteAnswer(
+        _ status: Int,
+        _ fields: HTTPFields,
+        _ upload: ClientUpload,
+        _ call: Call
+    ) {
+        let isEnd = isEnd(fields)
+        switch status {
+        case 202:
+            noteFields(fields, upload, call)
+            world.ledger.heardAccepted(upload.number)
+            upload.hasEnded = true
+        case 200..<300:
+            if speech == .tus {
+                noteFields(fields, upload, call)
+                if upload.offset == upload.content.count { succeed(upload) }
+            } else if isEnd == true {
+                upload.location = fields[.location] ?? upload.location
+                succeed(upload)
+            } else {
+                noteFields(fields, upload, call)
+            }
+        case 404 where call.purpose == .append:
+            world.ledger.heardGone(upload.number)
+            upload.isGivenUp = true
+        case 409, 410, 423, 401, 403, 429, 503, 507:
+            if isEnd == true || speech == .tus && status == 410 {
+                fail(upload, status)
+            } else {
+                noteKept(status, fields, upload, call)
+            }
+        default:
+            if isEnd == true || speech == .tus && upload.location != nil {
+                fail(upload, status)
+            } else {
+                noteKept(status, fields, upload, call)
+            }
+        }
+    }
+
+    /// A response that is not the end may say what is kept.
+    private func noteKept(
+        _ status: Int,
+        _ fields: HTTPFields,
+        _ upload: ClientUpload,
+        _ call: Call
+    ) {
+        guard speech != .tus else { return }
+        if status == 409 || isEnd(fields) == false, upload.location != nil {
+            noteFields(fields, upload, call)
+        }
+    }
+
+    private func succeed(_ upload: ClientUpload) {
+        upload.hasEnded = true
+        if world.acceptsAtOnce {
+            world.ledger.heardAccepted(upload.number)
+        } else {
+            world.ledger.heardSuccess(upload.number)
+        }
+    }
+
+    private func fail(_ upload: ClientUpload, _ status: Int) {
+        upload.hasEnded = true
+        world.ledger.heardError(upload.number, status, hasResource: upload.location != nil)
+    }
+}
+
+extension HTTPField.Name {
+    static func sim(_ text: String) -> HTTPField.Name {
+        guard let name = HTTPField.Name(text) else { preconditionFailure("not a name: \(text)") }
+        return name
+    }
+}

@@ -1,0 +1,364 @@
+// The ledger: what each client sent and heard, what each service received and meant, and what the operator did.
+//
+// Only the neighbours write it. It knows nothing of states, files or code. The laws, by number:
+//
+//  1. Conservation: content that a client was told is kept is delivered in the end, or its client heard a final refusal
+//     that a neighbour gave, or a person removed it.
+//  2. At most once: content that may have been processed, and may not be repeated, reaches an upstream again only by
+//     command.
+//  3. Truth: success and final refusals are heard only if a neighbour gave them; no offset goes back.
+//  4. Whose: an upstream gets a client's own content, owner and credentials, and no credentials that it refused before.
+//  5. Liveness: when all neighbours are well, every upload ends.
+//  6. Cleanliness: nothing is left at the end.
+
+import SpoolgatePosix
+
+/// What a service meant by its answer, which only the service knows.
+enum Meaning: Equatable, Sendable {
+    case success
+    /// The application's final word.
+    case refusal(Int)
+    /// Other credentials are needed.
+    case login
+    /// Somebody in front of the application sent the client elsewhere.
+    case elsewhere(Int)
+    /// The same request is wanted at another place.
+    case follow(Int)
+    case notNow(Int)
+    /// The request was certainly not processed.
+    case notProcessed(Int)
+    /// The request may have been processed, and nobody learns it.
+    case lost
+
+    /// Whether the application may have processed the request.
+    var mayBeProcessed: Bool {
+        switch self {
+        case .success, .refusal, .elsewhere, .notNow, .lost: true
+        case .login, .follow, .notProcessed: false
+        }
+    }
+
+    var status: Int? {
+        switch self {
+        case .refusal(let code), .elsewhere(let code), .follow(let code), .notNow(let code),
+            .notProcessed(let code):
+            code
+        case .login: 401
+        case .success, .lost: nil
+        }
+    }
+}
+
+/// One request that a service received, as far as it did.
+struct Reception: Sendable {
+    var service: String
+    var number: Int
+    var token: String?
+    /// The values of the field that the authorizer sets; nil if there is no authorizer.
+    var user: [String]?
+    var content: [UInt8]
+    var isWhole: Bool
+    /// Whether the service is an authorizer or another one that receives no content.
+    var isQuestion = false
+}
+
+final class Ledger: Sendable {
+    struct Upload: Sendable {
+        var number: Int
+        var client: String
+        var owner: String
+        var content: [UInt8]
+        var isRepeatable: Bool
+        /// A small upload without a resource, sent by a client without the protocol.
+        var isOrdinary: Bool
+        var tokens: Set<String> = []
+        /// The highest position of content that the client has sent.
+        var sent = 0
+        /// The highest offset that the client was told.
+        var told = 0
+        var isAccepted = false
+        var isSuccessHeard = false
+        var refusalHeard: Int?
+        /// The client heard that the outcome is unknown, or that the delivery failed.
+        var isUnknownHeard = false
+        var isCancelled = false
+        var isRemoved = false
+        var mayBeProcessed = false
+        var successes = 0
+        var meanings: [Meaning] = []
+        /// By service and token.
+        var refusedTokens: Set<String> = []
+        /// A crash, or an error of the disk, could change what the gateway knows.
+        var hasTrouble = false
+
+        /// Whether the client was told that something is kept.
+        var hasPromise: Bool { told > 0 || isAccepted }
+
+        var isExcused: Bool {
+            if isCancelled || isRemoved { return true }
+            guard refusalHeard != nil || isUnknownHeard else { return false }
+            return meanings.contains { meaning in
+                switch meaning {
+                case .refusal, .follow: true
+                case .success, .login, .elsewhere, .notNow, .notProcessed, .lost: false
+                }
+            }
+        }
+    }
+
+    private struct State {
+        var inspectionRefuses = false
+        var uploads: [Int: Upload] = [:]
+        var story: [String] = []
+        var complaints: [String] = []
+    }
+
+    private let state = Monitor(State())
+
+    // MARK: The story
+
+    func tell(_ line: String) { state.update { $0.story.append(line) } }
+
+    var story: [String] { state.updateQuietly { $0.story } }
+
+    /// The broken laws, the first one first.
+    var complaints: [String] { state.updateQuietly { $0.complaints } }
+
+    var hasComplaints: Bool { !complaints.isEmpty }
+
+    func complain(_ law: Int, _ text: String) {
+        state.update { Self.complain(&$0, law, text) }
+    }
+
+    private static func complain(_ state: inout State, _ law: Int, _ text: String) {
+        state.complaints.append("law \(law): \(text)")
+        state.story.append("!!! law \(law): \(text)")
+    }
+
+    // MARK: Clients
+
+    func begin(_ upload: Upload) { state.update { $0.uploads[upload.number] = upload } }
+
+    func upload(_ number: Int) -> Upload? { state.updateQuietly { $0.uploads[number] } }
+
+    var uploads: [Upload] {
+        state.updateQuietly { $0.uploads.values.sorted { $0.number < $1.number } }
+    }
+
+    func change(_ number: Int, _ body: (inout Upload) -> Void) {
+        state.update { state in
+            guard var upload = state.uploads[number] else { return }
+            body(&upload)
+            state.uploads[number] = upload
+        }
+    }
+
+    func sends(_ number: Int, upTo end: Int, _ token: String) {
+        change(number) {
+            $0.sent = max($0.sent, end)
+            $0.tokens.insert(token)
+        }
+    }
+
+    /// A client was told that the bytes up to `offset` are kept.
+    ///
+    /// `before` is what it had been told when it sent the request.
+    func told(_ number: Int, _ offset: Int, before: Int) {
+        state.update { state in
+            guard var upload = state.uploads[number] else { return }
+            if offset < before {
+                Self.complain(&state, 3, "upload \(number): offset \(offset) after \(before)")
+            }
+            if offset > upload.sent {
+                Self.complain(
+                    &state,
+                    3,
+                    "upload \(number): offset \(offset), but only \(upload.sent) bytes were sent"
+                )
+            }
+            upload.told = max(upload.told, offset)
+            state.uploads[number] = upload
+        }
+    }
+
+    func heardAccepted(_ number: Int) {
+        change(number) {
+            $0.isAccepted = true
+            $0.told = $0.content.count
+        }
+    }
+
+    func heardSuccess(_ number: Int) {
+        state.update { state in
+            guard var upload = state.uploads[number] else { return }
+            upload.isSuccessHeard = true
+            if upload.successes == 0 {
+                Self.complain(
+                    &state,
+                    3,
+                    "upload \(number): the client heard success, but no upstream answered success"
+                )
+            }
+            state.uploads[number] = upload
+        }
+    }
+
+    /// A client heard an error that ends its upload.
+    ///
+    /// An upload that was sent once, like any other request, has no resource.
+    func heardError(_ number: Int, _ status: Int, hasResource: Bool) {
+        state.update { state in
+            guard var upload = state.uploads[number] else { return }
+            if state.inspectionRefuses, status == 422 { upload.meanings.append(.refusal(422)) }
+            // The gateway's own words for an unknown outcome; 424 stands for any status.
+            let isOwn = [410, 424, 502, 504].contains(status)
+            let isGiven = upload.meanings.contains { meaning in
+                switch meaning {
+                case .refusal(let code), .follow(let code), .elsewhere(let code): code == status
+                case .notNow(let code):
+                    code == status && (!upload.isRepeatable || !hasResource)
+                case .notProcessed(let code): code == status && !hasResource
+                case .login: status == 401
+                case .success, .lost: false
+                }
+            }
+            if isGiven || !isOwn {
+                upload.refusalHeard = status
+            } else {
+                upload.isUnknownHeard = true
+            }
+            if !isGiven, !isOwn {
+                Self.complain(
+                    &state,
+                    3,
+                    "upload \(number): the client heard a final \(status), which no neighbour gave"
+                )
+            }
+            // Nobody may be blamed for a request that he never got.
+            if isOwn, upload.meanings.isEmpty, !upload.hasTrouble {
+                Self.complain(
+                    &state,
+                    5,
+                    "upload \(number): the client heard a final \(status), but no service got a request for it"
+                )
+            }
+            state.uploads[number] = upload
+        }
+    }
+
+    /// A client without the protocol, which sent everything and waited, heard not even a status.
+    func heardNothing(_ number: Int) {
+        if upload(number)?.hasTrouble == false {
+            complain(3, "upload \(number): its client waited, and heard nothing")
+        }
+    }
+
+    /// The client heard that its upload does not exist.
+    func heardGone(_ number: Int) {
+        state.update { state in
+            guard let upload = state.uploads[number] else { return }
+            if upload.hasPromise, !upload.isExcused, upload.successes == 0 {
+                Self.complain(&state, 1, "upload \(number) is gone after offset \(upload.told)")
+            }
+        }
+    }
+
+    // MARK: Services
+
+    /// A service received a request, and means this by its answer, which follows.
+    func received(_ reception: Reception, meaning: Meaning) {
+        state.update { state in
+            guard var upload = state.uploads[reception.number] else { return }
+            let number = reception.number
+            func complain(_ law: Int, _ text: String) {
+                Self.complain(&state, law, "upload \(number): \(reception.service) \(text)")
+            }
+            if let token = reception.token {
+                if !upload.tokens.contains(token) {
+                    complain(4, "got the credentials \(token), which its client never sent")
+                }
+                let key = "\(reception.service) \(token)"
+                if upload.refusedTokens.contains(key) {
+                    complain(4, "got the credentials \(token) again, which it had refused")
+                }
+                if meaning == .login { upload.refusedTokens.insert(key) }
+            }
+            upload.meanings.append(meaning)
+            if !reception.isQuestion { note(reception, meaning, &upload, complain) }
+            state.uploads[number] = upload
+        }
+    }
+
+    private func note(
+        _ reception: Reception,
+        _ meaning: Meaning,
+        _ upload: inout Upload,
+        _ complain: (Int, String) -> Void
+    ) {
+        if let user = reception.user, user != [upload.owner] {
+            complain(4, "got \(user) as the user, who is \(upload.owner)")
+        }
+        let isPrefix = upload.content.starts(with: reception.content)
+        if !isPrefix || reception.isWhole && reception.content.count != upload.content.count {
+            complain(
+                4,
+                "got \(reception.content.count) bytes that are not the content of \(upload.content.count)"
+            )
+        }
+        if upload.isCancelled {
+            complain(3, "got it after its client was told that it is cancelled")
+        }
+        if upload.mayBeProcessed, !upload.isRepeatable {
+            complain(2, "got it again, which may have been processed")
+        }
+        if upload.refusalHeard != nil, !upload.isRepeatable || meaning == .success {
+            complain(3, "got it after its client heard a final refusal")
+        }
+        if meaning.mayBeProcessed { upload.mayBeProcessed = true }
+        if meaning == .success { upload.successes += 1 }
+    }
+
+    // MARK: The operator and the machine
+
+    /// An operator wants the upload to be sent, whatever happened.
+    func requeued(_ number: Int) {
+        change(number) {
+            $0.mayBeProcessed = false
+            $0.refusalHeard = nil
+            $0.refusedTokens = []
+        }
+    }
+
+    /// Something happened that may change the outcome of every upload that has not ended.
+    func hasTrouble() {
+        state.update { state in
+            for number in state.uploads.keys { state.uploads[number]?.hasTrouble = true }
+        }
+    }
+
+    func inspectionRefuses() { state.update { $0.inspectionRefuses = true } }
+
+    /// Credentials may be sent again if the process that learned of their refusal crashed.
+    func crashed() {
+        state.update { state in
+            for number in state.uploads.keys { state.uploads[number]?.refusedTokens = [] }
+        }
+    }
+
+    // MARK: The end
+
+    /// All neighbours are well, the operator has requeued everything, and time has passed.
+    func checkEnd() {
+        state.update { state in
+            for upload in state.uploads.values.sorted(by: { $0.number < $1.number })
+            where upload.hasPromise && upload.successes == 0 && !upload.isExcused {
+                let kept = upload.isAccepted ? "was accepted" : "was kept up to \(upload.told)"
+                Self.complain(
+                    &state,
+                    1,
+                    "upload \(upload.number) \(kept), and was never delivered"
+                )
+            }
+        }
+    }
+}

@@ -1,0 +1,144 @@
+// One machine: processes that can crash, a disk that can be full, and clocks that only the driver moves.
+//
+// Deadlines are real time; only lifetimes, pauses and schedules follow the simulated clocks.
+
+import Foundation
+import SpoolgatePosix
+import SpoolgateTestSupport
+
+final class Machine: Sendable {
+    private struct State {
+        var processes = 0
+        var dead: Set<Int> = []
+        var isFull = false
+        var wall = WallTime.now.seconds
+        var uptime: Int64 = 100_000
+        /// Grows with each event, so that the driver can see whether anything still happens.
+        var activity = 0
+    }
+
+    let root: String
+    private let state = Monitor(State())
+
+    init() throws {
+        root = "\(ScratchDirectory.memory)/simulation-\(UInt64.random(in: 0...(.max)))"
+        try FileManager.default.createDirectory(atPath: root, withIntermediateDirectories: true)
+    }
+
+    deinit { try? FileManager.default.removeItem(atPath: root) }
+
+    // MARK: Processes
+
+    func start() -> Int {
+        state.update {
+            $0.processes += 1
+            return $0.processes
+        }
+    }
+
+    func kill(_ process: Int) { state.update { _ = $0.dead.insert(process) } }
+
+    func isDead(_ process: Int) -> Bool { state.updateQuietly { $0.dead.contains(process) } }
+
+    // MARK: The disk
+
+    func disk(of process: Int) -> Disk {
+        Disk { call, subject throws(SystemError) in
+            try self.check(call, subject, process)
+        } witness: { effect in
+            self.stamp(effect)
+        }
+    }
+
+    var isFull: Bool { state.updateQuietly { $0.isFull } }
+
+    func setFull(_ isFull: Bool) { state.update { $0.isFull = isFull } }
+
+    private func check(
+        _ call: Disk.Call,
+        _ subject: String,
+        _ process: Int
+    ) throws(SystemError) -> Int {
+        let errno: Int32? = state.updateQuietly { state in
+            state.activity += 1
+            if state.dead.contains(process) { return EIO }
+            return state.isFull && Self.needsRoom(call) ? ENOSPC : nil
+        }
+        if let errno { throw SystemError(call: call.rawValue, subject: subject, errno: errno) }
+        return .max
+    }
+
+    private static func needsRoom(_ call: Disk.Call) -> Bool {
+        switch call {
+        case .create, .write, .copy, .link, .rename: true
+        // The directories of the spool exist.
+        case .createEmpty, .makeDirectory, .sync, .truncate, .syncDirectory, .syncFileSystem,
+            .unlink, .touch:
+            false
+        }
+    }
+
+    /// Gives a changed file the simulated time.
+    private func stamp(_ effect: Disk.Effect) {
+        switch effect {
+        case .created(let file, _), .wrote(let file, _, _), .truncated(let file, _):
+            let time = timespec(tv_sec: Int(state.updateQuietly { $0.wall }), tv_nsec: 0)
+            _ = futimens(file, [time, time])
+        case .createdEmpty, .madeDirectory, .synced, .syncedDirectory, .syncedFileSystem, .linked,
+            .renamed, .unlinked:
+            break
+        }
+    }
+
+    // MARK: The clocks
+
+    var clock: SystemClock {
+        SystemClock(
+            wall: { WallTime(seconds: self.wall) },
+            uptime: { self.state.updateQuietly { $0.uptime } }
+        )
+    }
+
+    var wall: Int64 { state.updateQuietly { $0.wall } }
+
+    func pass(_ seconds: Int64) {
+        state.update {
+            $0.wall += seconds
+            $0.uptime += seconds
+        }
+    }
+
+    /// Sets the wall clock, not the uptime.
+    func setClock(by seconds: Int64) { state.update { $0.wall += seconds } }
+
+    // MARK: Waiting
+
+    /// Notes an event that the driver may wait for.
+    func note() { state.update { $0.activity += 1 } }
+
+    /// Waits until `isDone`, or until nothing has happened for `quiet`.
+    func settle(quiet: Duration = .milliseconds(12), _ isDone: () -> Bool) {
+        var seen = -1
+        while true {
+            let result: Bool? = state.wait(until: .after(quiet), isQuiet: true) { _ in
+                isDone() ? true : nil
+            }
+            let activity = state.updateQuietly { $0.activity }
+            if result == true || activity == seen { return }
+            seen = activity
+        }
+    }
+
+    /// Waits until `isDone`; false at the deadline.
+    func wait(_ limit: Duration, _ isDone: () -> Bool) -> Bool {
+        let end = Deadline.after(limit)
+        while !isDone() {
+            if end.hasPassed { return false }
+            // Not every change of the condition is noted.
+            let _: Bool? = state.wait(until: .after(.milliseconds(5)), isQuiet: true) { _ in
+                isDone() ? true : nil
+            }
+        }
+        return true
+    }
+}

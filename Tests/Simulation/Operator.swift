@@ -1,0 +1,155 @@
+// The operator, whose commands run in processes of their own, and the end of a world, when everything is well.
+
+import Foundation
+import HTTPTypes
+import SpoolgatePosix
+import SpoolgateTestSupport
+import SpoolgateUploadProtocol
+
+@testable import SpoolgateSettings
+@testable import SpoolgateSpool
+
+extension World {
+    func operate(_ random: inout SplitMix) throws {
+        let all = try summaries(daemon.spool)
+        guard !all.isEmpty else { return }
+        let summary = all[random.next(all.count)]
+        switch random.next(5) {
+        case 0:
+            try command("hold", on: summary.id) { upload, _ in
+                guard upload.state.phase == .deferred else { return false }
+                try upload.hold(.held, reason: "wait")
+                return true
+            }
+        case 1, 2, 3: try requeue(summary.id)
+        default: try purge(summary)
+        }
+    }
+
+    /// Whether no delivery follows without the operator.
+    private var areSettled: Bool {
+        let all = try? summaries(daemon.spool)
+        return all?.allSatisfy { ![.active, .deferred, .hold].contains($0.queue) } ?? false
+    }
+
+    private func summaries(_ spool: Spool) throws -> [UploadSummary] {
+        var all: [UploadSummary] = []
+        try spool.forEachUpload { all.append($0) }
+        return all.sorted { $0.id.description < $1.id.description }
+    }
+
+    private func number(of creation: UploadCreation?) -> Int? {
+        creation?.head.fields[.sim("X-Upload")].flatMap { Int($0) }
+    }
+
+    private func command(
+        _ name: String,
+        on id: UploadID,
+        _ body: (Upload, Int) throws -> Bool
+    ) throws {
+        // A full disk, or an upload that is in use, refuses the command.
+        guard let spool = try? openCommandSpool(), let upload = try? spool.tryLock(id) else {
+            return
+        }
+        defer { upload.unlock() }
+        let number = number(of: upload.creation) ?? -1
+        if (try? body(upload, number)) == true { ledger.tell("operator: \(name) upload \(number)") }
+    }
+
+    func requeue(_ id: UploadID, ifHeld: Bool = false) throws {
+        try command("requeue", on: id) { upload, number in
+            let phase = upload.state.phase
+            guard ![.delivered, .receiving, .delivering].contains(phase),
+                upload.state.offset == upload.state.length, !ifHeld || phase == .held
+            else { return false }
+            ledger.requeued(number)
+            try upload.requeue(at: machine.clock.now)
+            return true
+        }
+    }
+
+    private func purge(_ summary: UploadSummary) throws {
+        guard let number = number(of: summary.creation) else { return }
+        guard let spool = try? openCommandSpool(),
+            (try? spool.remove(summary.id, ifUnchangedSince: summary)) == true
+        else { return }
+        ledger.change(number) { $0.isRemoved = true }
+        ledger.tell("operator: purge upload \(number)")
+    }
+
+    // MARK: The end
+
+    /// Everything is well, time passes, clients return, and the operator requeues what is held.
+    func finish() throws {
+        ledger.tell("everything is well again")
+        machine.setFull(false)
+        upstream.beWell()
+        authorizer?.beWell()
+        try beWell()
+        for (call, _) in calls { call.exchange.hangUp() }
+        if !machine.wait(.seconds(20), { calls.allSatisfy { $0.call.exchange.isOver } }) {
+            ledger.complain(5, "requests do not end after their clients have left")
+        }
+        noteCalls()
+        // A client cannot continue what an operator holds.
+        for summary in try summaries(daemon.spool) { try requeue(summary.id, ifHeld: true) }
+        passLong()
+        for client in clients {
+            client.renewToken()
+            for upload in client.uploads where client.speech != .ordinary {
+                comeBack(client, upload)
+            }
+        }
+        for _ in 0..<4 {
+            for summary in try summaries(daemon.spool) { try requeue(summary.id) }
+            passLong()
+            if areSettled { break }
+            _ = machine.wait(.milliseconds(500)) { areSettled }
+        }
+        ledger.checkEnd()
+        try checkNothingIsLeft()
+    }
+
+    /// A client that follows its protocol.
+    private func comeBack(_ client: Client, _ upload: ClientUpload) {
+        for _ in 0..<6 {
+            guard !upload.hasEnded, upload.location != nil else { return }
+            let head = client.request(.retrieval, upload)
+            run(head, client)
+            guard !upload.hasEnded, upload.location != nil, !ledger.hasComplaints else { return }
+            if head.exchange.heard.final?.status.code != 204,
+                head.exchange.heard.final?.status.code != 200
+            {
+                passLong()
+                continue
+            }
+            let length = upload.content.count
+            let offset = min(upload.offset ?? 0, length)
+            run(
+                client.request(.append, upload, from: offset, to: length, isComplete: true),
+                client
+            )
+            if !upload.hasEnded { passLong() }
+        }
+        if !upload.hasEnded {
+            ledger.complain(5, "upload \(upload.number) of \(client.name) cannot be finished")
+        }
+    }
+
+    private func run(_ call: Call, _ client: Client) {
+        start(call, of: client)
+        if !machine.wait(.seconds(20), { call.exchange.isOver }) {
+            ledger.complain(5, "a request of \(client.name) does not end")
+            call.exchange.hangUp()
+        }
+        noteCalls()
+    }
+
+    private func checkNothingIsLeft() throws {
+        let spool = daemon.spool
+        for summary in try summaries(spool) {
+            let removed = try spool.remove(summary.id, ifUnchangedSince: summary)
+            if !removed { ledger.complain(6, "an upload in \(summary.queue) cannot be purged") }
+        }
+    }
+}

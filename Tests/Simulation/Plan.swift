@@ -1,0 +1,72 @@
+// What a seed decides: the world and its steps.
+//
+// Each step has its own random number, so that leaving others out does not change it.
+
+import SpoolgateTestSupport
+
+struct ClientPlan: Sendable {
+    var speech: Speech
+    var isRepeatable: Bool
+    /// It sends fields that it may not set.
+    var isRude: Bool
+}
+
+struct Step: Sendable {
+    enum Actor: Hashable, Sendable {
+        case client(Int)
+        case upstream, authorizer, inspection, operator_, machine, time
+    }
+
+    var number: Int
+    var actor: Actor
+    var draw: UInt64
+}
+
+struct Plan: Sendable {
+    var seed: UInt64
+    var acceptsAtOnce: Bool
+    var hasAuthorizer: Bool
+    var hasInspection: Bool
+    var checksTokens: Bool
+    var hasHeartbeat: Bool
+    var hasProgress: Bool
+    var clients: [ClientPlan]
+    var steps: [Step]
+
+    init(seed: UInt64) {
+        self.seed = seed
+        var random = SplitMix(seed: seed)
+        acceptsAtOnce = random.once(in: 3)
+        hasAuthorizer = random.once(in: 2)
+        hasInspection = random.once(in: 5)
+        checksTokens = random.once(in: 2)
+        hasHeartbeat = random.once(in: 3)
+        hasProgress = random.once(in: 3)
+        let count = 1 + Int(random.next() % 3)
+        clients = (0..<count).map { _ in
+            ClientPlan(
+                speech: random.one(from: Speech.allCases),
+                isRepeatable: random.once(in: 2),
+                isRude: random.once(in: 3)
+            )
+        }
+        var actors: [Step.Actor] = [.upstream, .upstream, .time, .machine, .operator_]
+        for index in 0..<count { actors += [.client(index), .client(index), .client(index)] }
+        if hasAuthorizer { actors += [.authorizer, .authorizer] }
+        if hasInspection { actors.append(.inspection) }
+        steps = (0..<(8 + Int(random.next() % 17))).map { number in
+            Step(number: number, actor: random.one(from: actors), draw: random.next())
+        }
+    }
+
+    /// The same world with these steps only.
+    func keeping(_ numbers: [Int]) -> Plan {
+        var plan = self
+        plan.steps = steps.filter { numbers.contains($0.number) }
+        return plan
+    }
+}
+
+extension SplitMix {
+    mutating func next(_ count: Int) -> Int { count <= 0 ? 0 : Int(next() % UInt64(count)) }
+}

@@ -1,0 +1,418 @@
+// One world: a machine with a spool, a daemon, services, clients and an operator, as one plan decides.
+//
+// The driver makes one step at a time. Requests run in their own threads, and wait where the driver can continue them: at
+// a client that pauses, or at a service that is slow. Invariant: after each step, every thread waits there or is idle,
+// unless the machine is too busy to tell.
+
+import Foundation
+import HTTPTypes
+import Logging
+import SpoolgatePosix
+import SpoolgateTestSupport
+import SpoolgateUploadProtocol
+import SpoolgateUpstream
+
+@testable import SpoolgateDelivery
+@testable import SpoolgateJournal
+@testable import SpoolgateRequests
+@testable import SpoolgateSettings
+@testable import SpoolgateSpool
+
+final class Daemon {
+    let process: Int
+    let spool: Spool
+    let gateway: Gateway
+
+    init(process: Int, spool: Spool, gateway: Gateway) {
+        self.process = process
+        self.spool = spool
+        self.gateway = gateway
+    }
+}
+
+final class World {
+    let plan: Plan
+    let machine: Machine
+    let ledger = Ledger()
+    let upstream: Service
+    let authorizer: Service?
+    private(set) var clients: [Client] = []
+    private(set) var daemon: Daemon
+    private(set) var calls: [(call: Call, client: Client)] = []
+    var acceptsAtOnce: Bool
+    private var lastNumber = 0
+    private var isAway = false
+    private let settings: Settings
+
+    init(_ plan: Plan) throws {
+        self.plan = plan
+        acceptsAtOnce = plan.acceptsAtOnce
+        machine = try Machine()
+        upstream = try Service("upstream", on: machine, ledger)
+        authorizer =
+            plan.hasAuthorizer
+            ? try Service("authorizer", on: machine, ledger, isAuthorizer: true) : nil
+        if plan.checksTokens {
+            upstream.checkTokens()
+            authorizer?.checkTokens()
+        }
+        if plan.hasAuthorizer { upstream.expectUser() }
+        settings = try Self.settings(plan, upstream, authorizer, machine)
+        if plan.hasInspection {
+            try "0\n".write(toFile: Self.verdict(machine), atomically: true, encoding: .utf8)
+        }
+        daemon = try Self.startDaemon(machine, settings)
+        clients = plan.clients.enumerated().map { Client($1, $0, self) }
+    }
+
+    private static func verdict(_ machine: Machine) -> String { "\(machine.root)/verdict" }
+
+    private static func settings(
+        _ plan: Plan,
+        _ upstream: Service,
+        _ authorizer: Service?,
+        _ machine: Machine
+    ) throws -> Settings {
+        var settings = Settings()
+        var route = RouteSettings()
+        route.upstream = UpstreamSettings(
+            targets: [.unix(path: upstream.path)],
+            connectTimeout: .seconds(5),
+            stallTimeout: .seconds(20),
+            responseTimeout: .seconds(20)
+        )
+        route.limits.minSize = 0
+        route.reply = plan.acceptsAtOnce ? .accepted : .upstream
+        if let authorizer {
+            route.authorization.url = try ServiceURL("unix:\(authorizer.path):/check")
+        }
+        if plan.hasInspection {
+            let script = "read v < \(verdict(machine)); exit $v"
+            route.inspection.command = ["/bin/sh", "-c", script, "inspect"]
+        }
+        settings.routes[RouteSettings.defaultName] = route
+        settings.spoolReserve = 0
+        settings.inUseTimeout = .milliseconds(120)
+        settings.queueRunInterval = .seconds(3600)
+        settings.interim.heartbeat = plan.hasHeartbeat ? .nanoseconds(1) : .zero
+        settings.interim.progressInterval = plan.hasProgress ? .zero : .seconds(3600)
+        if plan.hasProgress { settings.interim.progressSize = 1 }
+        return settings
+    }
+
+    // MARK: Daemons
+
+    private static func openSpool(_ machine: Machine, as process: Int) throws -> Spool {
+        try Spool(
+            directory: "\(machine.root)/spool",
+            reserve: 0,
+            disk: machine.disk(of: process),
+            clock: machine.clock,
+            writer: "0",
+            runBeside: { $0() },
+            settling: .zero
+        )
+    }
+
+    private static func startDaemon(_ machine: Machine, _ settings: Settings) throws -> Daemon {
+        let process = machine.start()
+        let spool = try openSpool(machine, as: process)
+        try spool.enter()
+        let log = Log(Logger(label: "simulation") { _ in SwiftLogNoOpLogHandler() })
+        let gateway = Gateway(settings: settings, spool: spool, log: log)
+        try gateway.deliveries.startQueue()
+        return Daemon(process: process, spool: spool, gateway: gateway)
+    }
+
+    func daemon(for client: Client) -> Daemon { daemon }
+
+    func openCommandSpool() throws -> Spool {
+        try Self.openSpool(machine, as: machine.start())
+    }
+
+    /// Ends what the driver has made worse.
+    func beWell() throws {
+        isAway = false
+        if plan.hasInspection {
+            try "0\n".write(toFile: Self.verdict(machine), atomically: true, encoding: .utf8)
+        }
+    }
+
+    /// Longer than all pauses.
+    func passLong() {
+        machine.pass(4000)
+        tick(quiet: .milliseconds(40))
+    }
+
+    func nextNumber() -> Int {
+        lastNumber += 1
+        return lastNumber
+    }
+
+    /// The daemon crashes, and another one starts.
+    private func crash() throws {
+        ledger.tell("the daemon crashes and starts again")
+        machine.kill(daemon.process)
+        ledger.hasTrouble()
+        ledger.crashed()
+        try endProcess()
+        ledger.crashed()
+        // A daemon does not start on a full disk.
+        machine.setFull(false)
+        daemon = try Self.startDaemon(machine, settings)
+        tick()
+    }
+
+    /// Waits until all threads of the daemon have ended.
+    private func endProcess() throws {
+        for (call, _) in calls { call.exchange.hangUp() }
+        upstream.open()
+        authorizer?.open()
+        let areOver = machine.wait(.seconds(20)) { calls.allSatisfy { $0.call.exchange.isOver } }
+        if !areOver { ledger.complain(5, "requests do not end after their clients have left") }
+        noteCalls()
+        if daemon.gateway.deliveries.stopQueue(until: .after(.seconds(20))) != 0 {
+            ledger.complain(5, "deliveries do not end")
+        }
+        daemon.spool.leave()
+    }
+
+    // MARK: The run
+
+    /// Returns the broken laws.
+    func run() throws -> [String] {
+        defer {
+            upstream.stop()
+            authorizer?.stop()
+        }
+        for step in plan.steps {
+            try perform(step)
+            noteCalls()
+            if !ledger.complaints.isEmpty { break }
+        }
+        if ledger.complaints.isEmpty { try finish() }
+        if !machine.isDead(daemon.process) { machine.kill(daemon.process) }
+        try endProcess()
+        return ledger.complaints
+    }
+
+    private func perform(_ step: Step) throws {
+        var random = SplitMix(seed: step.draw)
+        switch step.actor {
+        case .client(let index): act(clients[index], &random)
+        case .upstream: change(upstream, &random)
+        case .authorizer: if let authorizer { change(authorizer, &random) }
+        case .inspection: try changeVerdict(&random)
+        case .operator_: try operate(&random)
+        case .machine: try changeMachine(&random)
+        case .time: passTime(&random)
+        }
+    }
+
+    // MARK: Services
+
+    private func change(_ service: Service, _ random: inout SplitMix) {
+        if service.isSlow {
+            ledger.tell("\(service.name) answers")
+            service.open()
+            return settle()
+        }
+        if random.once(in: 12) {
+            isAway.toggle()
+            ledger.tell("\(service.name) is \(isAway ? "away" : "back")")
+            ledger.hasTrouble()
+            service.setAway(isAway)
+            return
+        }
+        if plan.checksTokens, random.once(in: 5) {
+            let client = random.one(from: clients)
+            ledger.tell("\(service.name) lets the token \(client.token) expire")
+            return service.expire(client.token)
+        }
+        let manner = random.one(from: Manner.allCases)
+        let times = 1 + random.next(4)
+        ledger.tell("\(service.name): \(times) x \(manner.rawValue)")
+        service.behave(manner, times: times)
+    }
+
+    private func changeVerdict(_ random: inout SplitMix) throws {
+        let code = random.next(3)
+        ledger.tell("the inspection exits with \(code)")
+        if code == 1 { ledger.inspectionRefuses() }
+        try "\(code)\n".write(toFile: Self.verdict(machine), atomically: true, encoding: .utf8)
+    }
+
+    // MARK: Time and the machine
+
+    private func passTime(_ random: inout SplitMix) {
+        let seconds = Int64([1, 5, 20, 90, 600][random.next(5)])
+        ledger.tell("\(seconds) s pass")
+        machine.pass(seconds)
+        tick()
+    }
+
+    /// Lets the queue see the time.
+    private func tick(quiet: Duration = .milliseconds(8)) {
+        let path = "\(machine.root)/spool/queue"
+        let names = (try? FileManager.default.contentsOfDirectory(atPath: path)) ?? []
+        guard !names.isEmpty else { return }
+        let runs = daemon.gateway.metrics.queueRuns
+        let before = runs.count
+        daemon.gateway.deliveries.runQueue()
+        _ = machine.wait(.seconds(5)) { runs.count > before }
+        machine.settle(quiet: quiet) { false }
+        noteCalls()
+    }
+
+    private func changeMachine(_ random: inout SplitMix) throws {
+        switch random.next(6) {
+        case 0, 1, 2: try crash()
+        case 3:
+            machine.setFull(!machine.isFull)
+            ledger.tell("the disk \(machine.isFull ? "is full" : "has room")")
+            ledger.hasTrouble()
+        case 4:
+            let seconds = Int64([-3600, -60, 60, 3600, 86_400][random.next(5)])
+            ledger.tell("the clock is set by \(seconds) s")
+            machine.setClock(by: seconds)
+        default: passTime(&random)
+        }
+    }
+
+    // MARK: Clients
+
+    func start(_ call: Call, of client: Client) {
+        let (gateway, exchange) = (daemon.gateway, call.exchange)
+        calls.append((call, client))
+        let started: Void? = try? SpoolgatePosix.Thread.start(name: "exchange", stackSize: 1 << 20)
+        {
+            gateway.serve(exchange)
+            exchange.noteEnd()
+        }
+        if started == nil { exchange.noteEnd() }
+        machine.settle { exchange.isOver || exchange.isStuck || isServiceSlow }
+        noteCalls()
+    }
+
+    private var isServiceSlow: Bool { upstream.isSlow || authorizer?.isSlow == true }
+
+    /// Waits until all requests are over or wait for the driver.
+    func settle() {
+        machine.settle {
+            calls.allSatisfy { $0.call.exchange.isOver || $0.call.exchange.isStuck }
+        }
+        noteCalls()
+    }
+
+    func noteCalls() {
+        let over = calls.filter { $0.call.exchange.isOver }
+        calls.removeAll { $0.call.exchange.isOver }
+        for (call, client) in over { client.note(call) }
+    }
+
+    private func call(of client: Client) -> Call? {
+        calls.last { $0.client === client }?.call
+    }
+
+    private func act(_ client: Client, _ random: inout SplitMix) {
+        if let call = call(of: client), random.next(3) != 0 {
+            return goOn(call, client, &random)
+        }
+        guard let upload = client.current, upload.hasEnded == false || random.next(3) == 0 else {
+            return create(client, &random)
+        }
+        guard upload.location != nil, client.speech != .ordinary else {
+            return create(client, &random)
+        }
+        let length = upload.content.count
+        switch random.next(12) {
+        case 0, 1, 2:
+            start(client.request(.retrieval, upload), of: client)
+        case 3:
+            client.renewToken()
+            start(client.request(.retrieval, upload), of: client)
+        case 4:
+            let wrong = random.next(length + 1)
+            append(upload, client, from: wrong, &random)
+        case 5 where random.once(in: 2):
+            start(client.request(.cancellation, upload), of: client)
+        case 6 where random.once(in: 3):
+            upload.isGivenUp = true
+            create(client, &random)
+        default:
+            append(upload, client, from: min(upload.offset ?? 0, length), &random)
+        }
+    }
+
+    private func goOn(_ call: Call, _ client: Client, _ random: inout SplitMix) {
+        guard call.exchange.isStuck, random.next(4) != 0 else {
+            ledger.tell("\(client.name) hangs up")
+            call.exchange.hangUp()
+            return settle()
+        }
+        let end: WebExchange.End = random.once(in: 3) ? .cut : .proper
+        ledger.tell("\(client.name) \(end == .cut ? "is cut" : "goes on")")
+        if end == .proper {
+            ledger.sends(call.upload.number, upTo: call.end, client.token)
+            call.exchange.goOn(with: call.rest, end)
+        } else {
+            call.exchange.goOn(with: [], end)
+        }
+        let exchange = call.exchange
+        machine.settle { exchange.isOver || isServiceSlow }
+        noteCalls()
+    }
+
+    private func create(_ client: Client, _ random: inout SplitMix) {
+        let sizes = [0, 1, 700, 9001, 9001, 20_000]
+        let upload = client.newUpload(size: sizes[random.next(sizes.count)])
+        let length = upload.content.count
+        let isComplete = client.speech == .ordinary || random.once(in: 2)
+        var end = isComplete ? length : random.next(length + 1)
+        // Without content, many tus clients create first.
+        if client.speech == .tus, !isComplete, random.once(in: 2) { end = 0 }
+        send(.creation, upload, client, from: 0, to: end, isComplete, &random)
+    }
+
+    private func append(
+        _ upload: ClientUpload,
+        _ client: Client,
+        from: Int,
+        _ random: inout SplitMix
+    ) {
+        let length = upload.content.count
+        let isComplete = random.next(3) != 0
+        let end = isComplete ? length : from + random.next(length - from + 1)
+        send(.append, upload, client, from: from, to: end, isComplete, &random)
+    }
+
+    private func send(
+        _ purpose: Call.Purpose,
+        _ upload: ClientUpload,
+        _ client: Client,
+        from: Int,
+        to end: Int,
+        _ isComplete: Bool,
+        _ random: inout SplitMix
+    ) {
+        let fates: [WebExchange.End] = [.proper, .proper, .proper, .cut, .stuck]
+        let fate = fates[random.next(fates.count)]
+        let length = upload.content.count
+        // tus-js-client says of its last content that it is the end.
+        let isComplete = isComplete || client.speech.takesOffsetForSuccess && end == length
+        let arriving = fate == .proper ? Int.max : random.next(end - from + 1)
+        start(
+            client.request(
+                purpose,
+                upload,
+                from: from,
+                to: end,
+                isComplete: isComplete,
+                arriving: arriving,
+                then: fate,
+                isLengthKnown: client.speech == .ordinary || length == 0 || random.next(4) != 0
+            ),
+            of: client
+        )
+    }
+}

@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""Puts each fault of faults/*.patch back, one at a time, and lets the simulation find it.
+
+Usage: mutants.py [all | NAME...]
+
+Works in a copy of the sources with a build of its own (.build/mutants). MUTANT_SECONDS is the time for each fault
+(default 600), SWIFT_BUILD the command that builds (default "swift build").
+"""
+
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FAULTS = ROOT / "Tests/Simulation/faults"
+COPY = ROOT / ".build/mutants"
+TEST = ".build/debug/spoolgatePackageTests.xctest"
+
+
+def run(command, **options):
+    return subprocess.run(command, cwd=COPY, text=True, capture_output=True, **options)
+
+
+def copy_sources():
+    """Copies what the simulation needs; unchanged files keep their times, so that a second build is short."""
+    COPY.mkdir(parents=True, exist_ok=True)
+    shutil.copy2(ROOT / "Package.resolved", COPY)
+    for folder in ["Sources", "Tests"]:
+        old = {path.relative_to(COPY) for path in (COPY / folder).rglob("*") if path.is_file()}
+        for source in (ROOT / folder).rglob("*"):
+            target = COPY / source.relative_to(ROOT)
+            if source.is_dir():
+                target.mkdir(parents=True, exist_ok=True)
+                continue
+            old.discard(source.relative_to(ROOT))
+            if not target.exists() or target.read_bytes() != source.read_bytes():
+                shutil.copyfile(source, target)
+        for path in old:
+            (COPY / path).unlink()
+    manifest = (ROOT / "Package.swift").read_text()
+    for name in re.findall(r'\.testTarget\(\s*name: "(\w+)"', manifest):
+        if name != "SimulationTests":
+            manifest = without_target(manifest, name)
+    path = COPY / "Package.swift"
+    if not path.exists() or path.read_text() != manifest:
+        path.write_text(manifest)
+
+
+def without_target(manifest, name):
+    start = re.search(r'        \.testTarget\(\s*name: "%s"' % name, manifest).start()
+    end, depth = manifest.index("(", start), 0
+    while True:
+        depth += {"(": 1, ")": -1}.get(manifest[end], 0)
+        end += 1
+        if depth == 0:
+            return manifest[:start] + manifest[end:].lstrip(",\n")
+
+
+def build():
+    command = shlex.split(os.environ.get("SWIFT_BUILD", "swift build")) + ["--build-tests"]
+    done = run(command)
+    if done.returncode != 0:
+        errors = [line for line in done.stdout.splitlines() if "error:" in line]
+        return "\n".join(errors[:5]) or done.stdout[-500:] + done.stderr[-500:]
+    return None
+
+
+def find(patch, seconds):
+    head = patch.read_text().splitlines()[0]
+    mode, _, sentence = head.partition(": ")
+    if mode != "simulated":
+        return True, f"not tried, because it needs {mode}: {sentence}"
+    applied = run(["patch", "-p1", "--no-backup-if-mismatch", "-i", str(patch)])
+    if applied.returncode != 0:
+        return False, f"the patch does not apply:\n{applied.stdout}"
+    try:
+        error = build()
+        if error:
+            return False, f"the fault does not build:\n{error}"
+        begun = time.monotonic()
+        environment = dict(os.environ, SIMULATION_SECONDS=str(seconds), SIMULATION_FIND="1")
+        done = run([TEST, "--testing-library", "swift-testing", "--filter", r"^SimulationTests\."],
+                   env=environment)
+        found = re.search(r"simulation: seed (\d+) breaks (.*)", done.stdout)
+        took = time.monotonic() - begun
+        if found is None:
+            return False, f"NOT FOUND in {took:.0f} s\n{done.stdout[-300:]}"
+        return True, f"found by seed {found[1]} in {took:.1f} s: {found[2]}"
+    finally:
+        run(["patch", "-R", "-p1", "--no-backup-if-mismatch", "-i", str(patch)])
+
+
+def main():
+    names = [name for name in sys.argv[1:] if name != "all"]
+    patches = [FAULTS / f"{name}.patch" for name in names] or sorted(FAULTS.glob("*.patch"))
+    copy_sources()
+    failed = 0
+    for patch in patches:
+        is_found, text = find(patch, int(os.environ.get("MUTANT_SECONDS", "600")))
+        failed += not is_found
+        print(f"{patch.stem}: {text}", flush=True)
+    print(f"{len(patches) - failed} of {len(patches)} faults found")
+    sys.exit(failed != 0)
+
+
+main()
