@@ -79,6 +79,7 @@ final class Client {
     let speech: Speech
     let method: HTTPRequest.Method
     let isRude: Bool
+    private let isConditional: Bool
     private(set) var uploads: [ClientUpload] = []
     private(set) var serial = 0
     private let world: World
@@ -91,6 +92,7 @@ final class Client {
         speech = plan.speech
         method = plan.isRepeatable ? .put : .post
         isRude = plan.isRude
+        isConditional = plan.isConditional
         self.world = world
     }
 
@@ -117,7 +119,7 @@ final class Client {
     }
 
     /// tus creates every upload by POST.
-    private var isRepeatable: Bool { method == .put && speech != .tus }
+    private var isRepeatable: Bool { method == .put && !isConditional && speech != .tus }
 
     /// No two positions of two uploads are alike.
     private static func content(_ number: Int, _ size: Int) -> [UInt8] {
@@ -150,6 +152,7 @@ final class Client {
         switch purpose {
         case .creation:
             if speech == .tus { method = .post }
+            if isConditional, method == .put { fields[.ifNoneMatch] = "*" }
             if speech == .tus || isComplete && speech != .ordinary {
                 fields[.uploadLength] = "\(length)"
             }

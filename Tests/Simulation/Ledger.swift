@@ -83,6 +83,8 @@ final class Ledger: Sendable {
         var isUnknownHeard = false
         var isCancelled = false
         var isRemoved = false
+        /// An operator holds it.
+        var isHeld = false
         var mayBeProcessed = false
         var successes = 0
         var meanings: [Meaning] = []
@@ -219,7 +221,9 @@ final class Ledger: Sendable {
                     code == status && (!upload.isRepeatable || !hasResource)
                 case .notProcessed(let code): code == status && !hasResource
                 case .login: status == 401
-                case .success, .lost: false
+                // The application's own redirect.
+                case .success: status == 303
+                case .lost: false
                 }
             }
             if isGiven || !isOwn {
@@ -308,6 +312,7 @@ final class Ledger: Sendable {
         if upload.isCancelled {
             complain(3, "got it after its client was told that it is cancelled")
         }
+        if upload.isHeld { complain(2, "got it while an operator held it") }
         if upload.mayBeProcessed, !upload.isRepeatable {
             complain(2, "got it again, which may have been processed")
         }
@@ -324,6 +329,7 @@ final class Ledger: Sendable {
     func requeued(_ number: Int) {
         change(number) {
             $0.mayBeProcessed = false
+            $0.isHeld = false
             $0.refusalHeard = nil
             $0.refusedTokens = []
         }

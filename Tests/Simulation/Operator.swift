@@ -16,9 +16,10 @@ extension World {
         let summary = all[random.next(all.count)]
         switch random.next(5) {
         case 0:
-            try command("hold", on: summary.id) { upload, _ in
+            try command("hold", on: summary.id) { upload, number in
                 guard upload.state.phase == .deferred else { return false }
                 try upload.hold(.held, reason: "wait")
+                ledger.change(number) { $0.isHeld = true }
                 return true
             }
         case 1, 2, 3: try requeue(summary.id)

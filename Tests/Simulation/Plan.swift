@@ -9,6 +9,8 @@ struct ClientPlan: Sendable {
     var isRepeatable: Bool
     /// It sends fields that it may not set.
     var isRude: Bool
+    /// Its PUT has a precondition, so that it may not be repeated.
+    var isConditional = false
 }
 
 struct Step: Sendable {
@@ -57,6 +59,7 @@ struct Plan: Sendable {
         steps = (0..<(8 + Int(random.next() % 17))).map { number in
             Step(number: number, actor: random.one(from: actors), draw: random.next())
         }
+        for index in clients.indices { clients[index].isConditional = random.once(in: 3) }
     }
 
     /// The same world with these steps only.

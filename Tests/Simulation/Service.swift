@@ -204,7 +204,8 @@ final class Service: Sendable {
             return try tell(.login, "401 Unauthorized", ["WWW-Authenticate: Bearer"])
         case .loginElsewhere:
             let place = ["Location: https://login.example/?next=x"]
-            if isAuthorizer || request.method == "PUT" {
+            let isRepeatable = request.method == "PUT" && request.values("If-None-Match").isEmpty
+            if isAuthorizer || isRepeatable {
                 return try tell(.login, "302 Found", place)
             }
             return try tell(.elsewhere(302), "302 Found", place)
