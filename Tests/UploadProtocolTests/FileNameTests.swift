@@ -19,24 +19,6 @@ struct FileNameTests {
         return ClientFileName(target: target, fields: fields)
     }
 
-    // From those builds; names in use do not change.
-    @Test(
-        "the name that earlier builds gave a stored file is still known",
-        arguments: [
-            ("a b.txt", "a_b.txt"), ("\u{fc}ber.txt", "__ber.txt"), ("~x", "_x"),
-            (".profile", "_profile"), ("-x", "-x"), ("a.json", "a.json_"), ("a.JSON", "a.JSON_"),
-            (String(repeating: "a", count: 101) + ".txt", String(repeating: "a", count: 100)),
-            (
-                String(repeating: "a", count: 95) + ".json",
-                String(repeating: "a", count: 95) + ".jso_"
-            ),
-        ]
-    )
-    func former(told: String, expected: String) {
-        let disposition = "attachment; filename*=UTF-8''" + PercentText.encode(told)
-        #expect(name("/x", disposition).formerlyStored == expected)
-    }
-
     @Test(
         "a client's name becomes harmless in a directory",
         arguments: [

@@ -77,17 +77,15 @@ struct BucketUnderTest {
     func put(
         _ content: UpstreamContent,
         _ fields: HTTPFields = [.contentType: "text/plain"],
-        isUpload: Bool = true,
-        isRepeated: Bool = false
+        isUpload: Bool = true
     ) -> AttemptOutcome {
-        var request = UpstreamRequest(
+        let request = UpstreamRequest(
             method: .post,
             target: "/in/a%20b.txt?x",
             fields: fields,
             content: content,
             upload: isUpload ? id : nil
         )
-        request.isRepeated = isRepeated
         return Upstream(settings).attempt(request, sink: sink)
     }
 
@@ -313,29 +311,6 @@ struct BucketTests {
         #expect(test.put(.bytes(Array("hello\n".utf8))) == .answered)
         #expect(test.asked == ["PUT \(test.key)", "HEAD \(test.key)"])
         #expect(test.sink.head?.status == .created)
-    }
-
-    @Test("an object that an earlier build stored under another name is not stored again")
-    func formerName() throws {
-        let former = "\(Self.id)-a_b.txt"
-        let test = try BucketUnderTest {
-            $0.method == "HEAD" && $0.target.hasSuffix(former)
-                ? BucketUnderTest.object(Self.id, 6) : .done
-        }
-        let content = UpstreamContent.bytes(Array("hello\n".utf8))
-        #expect(test.put(content, isRepeated: true) == .answered)
-        #expect(test.asked == ["HEAD \(former)"])
-        #expect(test.sink.text.contains("\"name\":\"a_b.txt\""))
-        // No request was sent before the first attempt.
-        #expect(test.put(content) == .answered)
-        #expect(test.asked.dropFirst() == ["PUT \(test.key)"])
-    }
-
-    @Test("a repeated attempt stores an upload that no earlier build has stored")
-    func noFormerName() throws {
-        let test = try BucketUnderTest { $0.method == "HEAD" ? .error("404 N", "") : .done }
-        #expect(test.put(.bytes([1]), isRepeated: true) == .answered)
-        #expect(test.asked == ["HEAD \(test.id)-a_b.txt", "PUT \(test.key)"])
     }
 
     @Test(

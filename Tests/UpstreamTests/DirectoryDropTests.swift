@@ -56,23 +56,6 @@ struct DirectoryDropTests {
         return (OpenFile(number), content)
     }
 
-    @Test(
-        "an upload that an earlier build dropped under another name ends in the same two files",
-        arguments: [[""], [".json"], ["", ".json"]]
-    )
-    func formerName(endings: [String]) throws {
-        let directory = try ScratchDirectory()
-        let file = "\(id)-a_b.txt"
-        for ending in endings {
-            try Data("x".utf8).write(to: URL(filePath: directory.file(file + ending)))
-        }
-        let (outcome, sink) = try drop(request(content: pattern(300_000)), in: directory)
-        #expect(outcome == .answered)
-        #expect(directory.names == [file, "\(file).json"])
-        #expect(isPattern(try bytes(directory.file(file))))
-        #expect(sink.text.contains("\"name\":\"a_b.txt\""))
-    }
-
     @Test("an upload becomes a file and a record, and 201")
     func upload() throws {
         let directory = try ScratchDirectory()

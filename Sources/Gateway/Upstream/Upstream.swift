@@ -80,8 +80,6 @@ package struct UpstreamRequest {
     package var interceptsRedirects = false
     /// Whether the request must not use a kept connection (RFC 9110 §15.5.20).
     package var needsNewConnection = false
-    /// Whether an earlier attempt may have stored the upload, possibly under an earlier build's name.
-    package var isRepeated = false
     /// The facts for a directory or bucket to store; nil means those in the request itself.
     package var facts: UploadFacts?
 

@@ -91,7 +91,6 @@ struct UploadForm {
             survivesPowerCut: upload.creation.promise == .powerCut
         )
         if route.settings.upstream.stores {
-            request.isRepeated = upload.attempts > 0
             request.facts = UploadFacts(
                 target: head.target,
                 fields: head.fields,

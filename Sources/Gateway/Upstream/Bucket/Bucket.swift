@@ -34,30 +34,21 @@ final class Bucket: Sendable {
         guard let upload = request.upload else {
             return Response.onlyUploads.give(to: sink, answering: request, purpose: purpose)
         }
-        var object = BucketObject(upload, request, at: address, settings)
+        let object = BucketObject(upload, request, at: address, settings)
         do throws(NotStored) {
             let key: AccessKey
             do throws(AccessKeyFault) { key = try settings.accessKey } catch {
                 throw NotStored(outcome: .putOff(reason: "\(purpose): \(error.reason)"))
             }
-            func requests(for object: BucketObject) -> BucketRequests {
-                BucketRequests(
-                    object: object,
-                    purpose: purpose,
-                    bucket: self,
-                    key: key,
-                    via: request.fields.filter { $0.name == .via },
-                    onProgress: sink.onProgress
-                )
-            }
-            let former =
-                request.isRepeated
-                ? BucketObject(upload, request, at: address, settings, isFormer: true) : object
-            if former.path != object.path, try requests(for: former).isThere() {
-                object = former
-            } else {
-                try store(request.content, by: requests(for: object))
-            }
+            let requests = BucketRequests(
+                object: object,
+                purpose: purpose,
+                bucket: self,
+                key: key,
+                via: request.fields.filter { $0.name == .via },
+                onProgress: sink.onProgress
+            )
+            try store(request.content, by: requests)
         } catch {
             return error.outcome
         }

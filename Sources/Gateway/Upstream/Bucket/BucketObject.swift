@@ -30,24 +30,19 @@ struct BucketObject {
 
     /// Describes the object of an upload.
     ///
-    /// `request` must be the one that an upstream over HTTP would receive. If `isFormer` is true, the object has the
-    /// key that an earlier build used.
+    /// `request` must be the one that an upstream over HTTP would receive.
     init(
         _ upload: UploadID,
         _ request: UpstreamRequest,
         at address: BucketAddress,
-        _ settings: BucketSettings,
-        isFormer: Bool = false
+        _ settings: BucketSettings
     ) {
         id = upload
         let told = request.knownFacts.name
         let start = "\(address.prefix.isEmpty ? "" : address.prefix + "/")\(upload)-"
-        name =
-            isFormer
-            ? told.formerlyStored
-            : told.stored(
-                atMost: min(ClientFileName.mostStored, Self.mostOfKey - start.utf8.count)
-            )
+        name = told.stored(
+            atMost: min(ClientFileName.mostStored, Self.mostOfKey - start.utf8.count)
+        )
         path =
             (settings.style == .path ? address.root(.path) : "")
             + "\(start)\(name)".split(separator: "/").map { "/" + PercentText.encode(String($0)) }

@@ -8,7 +8,7 @@
 // leftovers of a crash.
 //
 // Invariant: a record exists only after its content is complete, and durable if the promise covers power failures.
-// Storing an upload again results in the same two files, even if an earlier build named them.
+// Storing an upload again results in the same two files.
 
 import HTTPTypes
 package import SpoolgatePosix
@@ -52,13 +52,10 @@ struct DirectoryDrop {
         _ request: UpstreamRequest,
         _ upload: UploadID,
         _ facts: UploadFacts,
-        as newName: String,
+        as name: String,
         _ sink: any ResponseSink
     ) throws -> Response {
         let files = try DropFiles(path: path, survivesPowerCut: request.survivesPowerCut)
-        var name = newName
-        let former = facts.name.formerlyStored
-        if former != name, files.has("\(upload)-\(former)") { name = former }
         let file = "\(upload)-\(name)"
         let length = try files.store(request.content, as: file, sink.onProgress)
         func object(_ pairs: [(key: String, value: String)]) -> JSON {

@@ -66,19 +66,6 @@ package struct ClientFileName: Sendable, Equatable {
         told.utf8.map { $0.isUnreserved && $0 != UInt8(ascii: "~") ? $0 : UInt8(ascii: "_") }
     }
 
-    /// The name that builds without UTF-8 names gave to the stored file; 1 to 100 bytes.
-    ///
-    /// An upload that such a build stored without recording the delivery is stored again under this name.
-    package var formerlyStored: String {
-        let limit = 100
-        var name = Array(plainBytes.prefix(limit))
-        if name.first == UInt8(ascii: ".") { name[0] = UInt8(ascii: "_") }
-        if name.suffix(5).map({ $0 | 0x20 }).elementsEqual(".json".utf8) {
-            name = name.prefix(limit - 1) + [UInt8(ascii: "_")]
-        }
-        return String(decoding: name, as: UTF8.self)
-    }
-
     private var printable: String {
         var kept = String.UnicodeScalarView()
         for scalar in told.unicodeScalars where !scalar.isUnprintable { kept.append(scalar) }
