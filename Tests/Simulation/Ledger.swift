@@ -287,7 +287,9 @@ final class Ledger: Sendable {
                 }
                 if meaning == .login { upload.refusedTokens.insert(key) }
             }
-            upload.meanings.append(meaning)
+            // A second 421 is final.
+            let isFinal = meaning == .notProcessed(421) && upload.meanings.contains(meaning)
+            upload.meanings.append(isFinal ? .refusal(421) : meaning)
             if !reception.isQuestion { note(reception, meaning, &upload, complain) }
             state.uploads[number] = upload
         }
