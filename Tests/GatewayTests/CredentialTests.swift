@@ -260,6 +260,48 @@ struct CredentialTests {
         #expect(origin.requests.map { $0.values("Authorization") } == [["Inner new"]])
     }
 
+    /// The token with which the authorizer was asked for each delivery, by a client that logs in by `login`.
+    @Test(
+        "an authorizer that sets a credential is asked with the client's own",
+        arguments: ["one request", "append", "accepted"],
+        [HTTPField.Name.authorization, .cookie]
+    )
+    func askedWithOwn(way: String, login: HTTPField.Name) throws {
+        let authorizer = try LoopbackOrigin { connection in
+            while let request = try connection.receiveRequest() {
+                // It names the owner only at the creation.
+                let isCreation = request.values("Spoolgate-Event") == ["creation"]
+                try connection.answer(
+                    "200 OK",
+                    fields: ["Spoolgate-Set-Authorization: Inner new"]
+                        + (isCreation ? ["Spoolgate-Owner: alice"] : [])
+                )
+            }
+        }
+        defer { authorizer.stop() }
+        let test = try asking(authorizer) { settings, route in
+            settings.queueRunInterval = .milliseconds(20)
+            if way == "accepted" { route.reply = .accepted }
+        }
+        let fields: HTTPFields = [login: "Bearer own"]
+        switch way {
+        case "append":
+            let location = test.createPartial(fields: fields)
+            #expect(test.serve(.append(location, at: 5, fields: fields)).status == 201)
+        case "accepted":
+            let record = test.serve(ScriptedExchange(.put, "/plain", fields, ["hello"]))
+            #expect(record.status == 202)
+            try test.gateway.deliveries.startQueue()
+        default: #expect(test.serve(.creation(["hello"], fields: fields)).status == 201)
+        }
+        try eventually("it is delivered") { origin.requests.count == 1 }
+        #expect(origin.requests.first?.values("Authorization") == ["Inner new"])
+        let asked = try #require(authorizer.requests.last)
+        #expect(asked.values("Spoolgate-Event") == ["delivery"])
+        #expect(asked.values(login.rawName) == ["Bearer own"])
+        #expect(asked.values("Authorization").count == (login == .authorization ? 1 : 0))
+    }
+
     @Test("the gateway's own field is never sent, with a streamed upload neither")
     func setAndStreamed() throws {
         let authorizer = try authorizer(setting: true)

@@ -50,15 +50,13 @@ extension Delivery {
     /// `own` are the fields of the request that causes the attempt; nil for the queue. If its credentials do not
     /// replace the creation's, those in `stored` do, the stored fields of an earlier request.
     func completing(_ own: HTTPFields?, _ stored: HTTPFields?, of upload: Upload) -> HTTPFields? {
-        guard let stored, var fields = own else { return own ?? stored }
-        let policy = route.settings.fields
-        let credentials = stored.filter { policy.credentialFields.contains($0.name) }
-        let head = upload.creation.head
-        if UpstreamFields.replacesCredentials(of: head, in: fields, policy: policy) {
-            return fields
-        }
-        fields.removeAll { policy.credentialFields.contains($0.name) }
-        return fields + credentials
+        guard let stored, let own else { return own ?? stored }
+        return UpstreamFields.merged(
+            own,
+            with: stored,
+            of: upload.creation.head,
+            policy: route.settings.fields
+        )
     }
 
     /// Returns the digest of the client's credentials in the next attempt; nil if it has none.

@@ -35,6 +35,16 @@ final class Request: Answering {
     /// The request's place within the limits; nil if the request is being rejected.
     var ticket: AdmissionTicket?
     private(set) var grant = Grant()
+    /// The client's credentials that the authorizer has replaced or removed.
+    private(set) var replacedCredentials = HTTPFields()
+
+    /// The client's fields for an attempt that this request causes.
+    var completing: HTTPFields {
+        guard !grant.fields.isEmpty else { return head.fields }
+        let names = route.settings.fields.credentialFields
+        return head.fields.filter { !names.contains($0.name) || !grant.fields.contains($0.name) }
+            + replacedCredentials
+    }
 
     init(
         _ head: RequestHead,
@@ -62,6 +72,10 @@ final class Request: Answering {
 
     func take(_ grant: Grant) {
         self.grant = grant
+        let names = route.settings.fields.credentialFields
+        replacedCredentials = head.fields.filter {
+            names.contains($0.name) && grant.fields.contains($0.name)
+        }
         grant.apply(to: &head)
         (route, responses) = limited(responses, to: grant.maxSize)
     }

@@ -155,15 +155,18 @@ package final class Authorizer: Sendable {
             completing: completing,
             policy: policy
         )
-        if let completing {
-            // The authorizer checks the client's credentials, not those that it has set itself.
-            let own = UpstreamFields.keptOfCompletion(
-                completing,
-                of: creation.head.fields,
-                granted: creation.head.granted,
-                policy: policy
-            ).filter { creation.head.granted.contains($0.name) }
-            fields.removeAll { own.contains($0.name) }
+        // The authorizer checks the client's credentials; it receives its own only if the client has none.
+        let granted = creation.head.granted
+        let own =
+            policy.credentials == .none
+            ? [:] : policy.credentialsForAuthorizer(in: completing ?? [:], granted)
+        let isWithOther = fields.contains {
+            policy.credentialFields.contains($0.name) && !granted.contains($0.name)
+        }
+        if !own.isEmpty || isWithOther {
+            fields.removeAll {
+                policy.credentialFields.contains($0.name) && granted.contains($0.name)
+            }
             fields.append(contentsOf: own)
         }
         let host = fields[.host]

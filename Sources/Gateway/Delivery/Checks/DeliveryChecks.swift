@@ -171,7 +171,12 @@ extension Delivery {
                     reason: Self.otherOwner
                 )
             }
-            grant.fields = grant.fields.filter { upload.creation.head.granted.contains($0.name) }
+            // All other fields belong to the whole life of the upload; without an owner, anyone may have completed it.
+            let isNamed = grant.owner != nil || upload.creation.authorizedOwner == nil
+            grant.fields = grant.fields.filter {
+                isNamed && route.settings.fields.credentialFields.contains($0.name)
+                    && upload.creation.head.granted.contains($0.name)
+            }
             return .cleared(grant.fields.isEmpty ? nil : grant)
         case .unavailable(let reason): return .unchecked(reason: reason)
         case .refused(let response):
@@ -197,7 +202,7 @@ extension Delivery {
             of: upload.creation.head.fields,
             granted: upload.creation.head.granted,
             policy: route.settings.fields
-        )
+        ).filter { !upload.creation.head.granted.contains($0.name) }
         return route.settings.fields.credentials == .completing || replaced.isEmpty
     }
 }

@@ -131,6 +131,9 @@ extension Request {
         guard !upload.isRecorded else {
             log.received(upload.creation.id, offset: upload.offset)
             journal.completed(upload)
+            if !replacedCredentials.isEmpty {
+                try delivery(on: route, journal).keepCompletion(upload, completing)
+            }
             return try UploadOperation(self, upload, isCreation: true).accept()
         }
         var listener = ResponseListener(

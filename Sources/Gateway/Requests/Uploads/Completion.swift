@@ -36,18 +36,18 @@ extension UploadOperation {
             // After a 202, the client could no longer receive this refusal.
             let refusal = try delivery.contradiction(
                 of: upload,
-                completing: head.fields,
+                completing: request.completing,
                 Heartbeat(progressReport, rate: request.interimRate)
             )
             if let refusal { return refuse(refusal, offset: offset) }
-            try delivery.keepCompletion(upload, head.fields)
+            try delivery.keepCompletion(upload, request.completing)
             try accept()
         case .upstream: try deliver()
         }
     }
 
     private func deliver() throws(SpoolError) {
-        var listener = ResponseListener(responses, completing: head.fields)
+        var listener = ResponseListener(responses, completing: request.completing)
         listener.exchange = exchange
         listener.location = locationOfCreation
         listener.heartbeat = Heartbeat(progressReport, rate: request.interimRate)

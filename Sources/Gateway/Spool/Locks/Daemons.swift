@@ -1,8 +1,8 @@
 // The daemons that serve from a spool, and those that have crashed: the directory `daemons`.
 //
 // A daemon locks its file while it runs and removes the file at a clean shutdown. A file that can be locked therefore
-// belongs to a crashed daemon, and only the process that locks it recovers the spool; its mark says so. Commands replace the file `wake`
-// to report a changed queue. Invariant: a daemon's file is durable before the daemon serves.
+// belongs to a crashed daemon, and only the process that locks it recovers the spool; its mark says so. Commands
+// replace the file `wake` to report a changed queue. Invariant: a daemon's file is durable before the daemon serves.
 
 import SpoolgatePosix
 

@@ -84,8 +84,7 @@ package enum UpstreamFields {
         case .completing: return policy.credentials(in: completing, except: [])
         case .creation:
             guard completing != creation else { return [:] }
-            let forAuthorizer = policy.credentials(in: completing, except: [])
-                .filter { granted.contains($0.name) }
+            let forAuthorizer = policy.credentialsForAuthorizer(in: completing, granted)
             let old = policy.credentials(in: creation, except: granted)
             let new = policy.credentials(in: completing, except: granted)
             guard old != new, kinds(of: old) == kinds(of: new) else { return forAuthorizer }
@@ -100,11 +99,8 @@ package enum UpstreamFields {
         policy: FieldPolicy
     ) -> Bool {
         let new = policy.credentials(in: fields, except: creation.granted)
-        let isForAuthorizer = fields.contains {
-            policy.credentialFields.contains($0.name) && creation.granted.contains($0.name)
-        }
-        guard !new.isEmpty, policy.credentials == .creation, !isForAuthorizer else {
-            return (!new.isEmpty || isForAuthorizer) && policy.credentials != .none
+        guard !new.isEmpty, policy.credentials == .creation else {
+            return !new.isEmpty && policy.credentials == .completing
         }
         let old = policy.credentials(in: creation.fields, except: creation.granted)
         return kinds(of: old) == kinds(of: new)
@@ -116,11 +112,35 @@ package enum UpstreamFields {
         completing: HTTPFields?,
         policy: FieldPolicy
     ) -> HTTPFields {
+        let granted = creation.granted
+        let forAuthorizer =
+            policy.credentials == .none
+            ? [:] : policy.credentialsForAuthorizer(in: completing ?? [:], granted)
         if let completing, replacesCredentials(of: creation, in: completing, policy: policy) {
-            return policy.credentials(in: completing, except: [])
+            return policy.credentials(in: completing, except: granted) + forAuthorizer
         }
-        return policy.keepsCredentials
-            ? policy.credentials(in: creation.fields, except: creation.granted) : [:]
+        return forAuthorizer
+            + (policy.keepsCredentials
+                ? policy.credentials(in: creation.fields, except: granted) : [:])
+    }
+
+    /// The fields of an attempt's own request, with those credentials of an earlier one that it does not replace.
+    ///
+    /// `stored` are the earlier one's. The credentials whose names the authorizer has set or removed, which only it
+    /// receives, and all others are replaced independently of each other.
+    package static func merged(
+        _ own: HTTPFields,
+        with stored: HTTPFields,
+        of creation: RequestHead,
+        policy: FieldPolicy
+    ) -> HTTPFields {
+        let granted = creation.granted
+        let isReplaced = replacesCredentials(of: creation, in: own, policy: policy)
+        let forAuthorizer = policy.credentialsForAuthorizer(in: own, granted)
+        return own.filter { !policy.credentialFields.contains($0.name) }
+            + policy.credentials(in: isReplaced ? own : stored, except: granted)
+            + (forAuthorizer.isEmpty
+                ? policy.credentialsForAuthorizer(in: stored, granted) : forAuthorizer)
     }
 
     /// The names of the credential fields, sorted, each `Authorization` with its scheme (RFC 9110 §11.4).
@@ -194,6 +214,7 @@ package enum UpstreamFields {
         let isOthers =
             removed.contains(HTTPField.Name.contentType.canonicalName)
             || policy.set.contains { $0.name == .contentType }
+            || policy.strip.contains(.contentType)
         if !isOthers, let type = metadata.type(beside: own), type != own {
             fields[.contentType] = type
         }
@@ -338,6 +359,14 @@ extension FieldPolicy {
         case .completing: !credentialFields.contains(name) || granted.contains(name)
         case .none: !credentialFields.contains(name)
         }
+    }
+
+    /// The credentials of the client that only the authorizer receives, because it has set or removed their names.
+    package func credentialsForAuthorizer(
+        in fields: HTTPFields,
+        _ granted: [HTTPField.Name]
+    ) -> HTTPFields {
+        fields.filter { credentialFields.contains($0.name) && granted.contains($0.name) }
     }
 
     /// The credentials of the client, without those that the authorizer has set or removed.
