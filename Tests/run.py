@@ -56,7 +56,7 @@ import fcntl, os, socket, struct, subprocess, sys
 tap = os.open("/dev/net/tun", os.O_RDWR | os.O_CLOEXEC)
 fcntl.ioctl(tap, 0x400454CA, struct.pack("16sH22x", b"eth0", 0x2 | 0x1000))
 with socket.socket() as any:
-    address = struct.pack("HH4s8x", socket.AF_INET, 0, socket.inet_aton("192.0.2.1"))
+    address = struct.pack("HH4s8x", socket.AF_INET, 0, socket.inet_aton("198.18.0.1"))
     fcntl.ioctl(any, 0x8916, struct.pack("16s16s8x", b"eth0", address))
     for device in (b"lo", b"eth0"):
         fcntl.ioctl(any, 0x8914, struct.pack("16sH22x", device, 0x1 | 0x40))
