@@ -239,7 +239,7 @@ final class Ledger: Sendable {
                 )
             }
             // Nobody may be blamed for a request that he never got.
-            if isOwn, upload.meanings.isEmpty, !upload.hasTrouble {
+            if isOwn, upload.meanings.isEmpty, !upload.hasTrouble, !state.inspectionRefuses {
                 Self.complain(
                     &state,
                     5,
