@@ -23,7 +23,7 @@ final class DeliveryAttempt {
     private let listener: ResponseListener
     private let delivery: Delivery
     private let isRepeatable: Bool
-    /// The authorizer's new values for the fields that it set at the creation.
+    /// The authorizer's new values for the credentials that it set at the creation.
     private let grant: Grant?
     /// The slot, which is returned when the response head arrives; nil if the attempt needs none.
     private let slot: DeliverySlot?

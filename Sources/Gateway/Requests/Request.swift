@@ -40,9 +40,9 @@ final class Request: Answering {
 
     /// The client's fields for an attempt that this request causes.
     var completing: HTTPFields {
-        guard !grant.fields.isEmpty else { return head.fields }
-        let names = route.settings.fields.credentialFields
-        return head.fields.filter { !names.contains($0.name) || !grant.fields.contains($0.name) }
+        guard !head.granted.isEmpty else { return head.fields }
+        let policy = route.settings.fields
+        return head.fields.filter { !policy.isGrantedCredential($0.name, head.granted) }
             + replacedCredentials
     }
 
@@ -72,11 +72,12 @@ final class Request: Answering {
 
     func take(_ grant: Grant) {
         self.grant = grant
-        let names = route.settings.fields.credentialFields
-        replacedCredentials = head.fields.filter {
-            names.contains($0.name) && grant.fields.contains($0.name)
-        }
+        let received = head.fields
         grant.apply(to: &head)
+        replacedCredentials = route.settings.fields.credentialsForAuthorizer(
+            in: received,
+            head.granted
+        )
         (route, responses) = limited(responses, to: grant.maxSize)
     }
 

@@ -157,16 +157,12 @@ package final class Authorizer: Sendable {
         )
         // The authorizer checks the client's credentials; it receives its own only if the client has none.
         let granted = creation.head.granted
-        let own =
-            policy.credentials == .none
-            ? [:] : policy.credentialsForAuthorizer(in: completing ?? [:], granted)
+        let own = policy.credentialsForAuthorizer(in: completing ?? [:], granted)
         let isWithOther = fields.contains {
             policy.credentialFields.contains($0.name) && !granted.contains($0.name)
         }
         if !own.isEmpty || isWithOther {
-            fields.removeAll {
-                policy.credentialFields.contains($0.name) && granted.contains($0.name)
-            }
+            fields.removeAll { policy.isGrantedCredential($0.name, granted) }
             fields.append(contentsOf: own)
         }
         let host = fields[.host]

@@ -13,7 +13,7 @@ import SpoolgateUpstream
 
 extension Delivery {
     enum Checked {
-        /// `grant` has the authorizer's new values for the fields that it set at the creation; nil if there are none.
+        /// The grant has the authorizer's new values for the credentials that it set at the creation; nil if it has none.
         case cleared(Grant?)
         /// The delivery must not continue. `deliver` must return the value.
         case ended(Refusal?)
@@ -174,8 +174,11 @@ extension Delivery {
             // All other fields belong to the whole life of the upload; without an owner, anyone may have completed it.
             let isNamed = grant.owner != nil || upload.creation.authorizedOwner == nil
             grant.fields = grant.fields.filter {
-                isNamed && route.settings.fields.credentialFields.contains($0.name)
-                    && upload.creation.head.granted.contains($0.name)
+                isNamed
+                    && route.settings.fields.isGrantedCredential(
+                        $0.name,
+                        upload.creation.head.granted
+                    )
             }
             return .cleared(grant.fields.isEmpty ? nil : grant)
         case .unavailable(let reason): return .unchecked(reason: reason)

@@ -113,9 +113,7 @@ package enum UpstreamFields {
         policy: FieldPolicy
     ) -> HTTPFields {
         let granted = creation.granted
-        let forAuthorizer =
-            policy.credentials == .none
-            ? [:] : policy.credentialsForAuthorizer(in: completing ?? [:], granted)
+        let forAuthorizer = policy.credentialsForAuthorizer(in: completing ?? [:], granted)
         if let completing, replacesCredentials(of: creation, in: completing, policy: policy) {
             return policy.credentials(in: completing, except: granted) + forAuthorizer
         }
@@ -361,12 +359,19 @@ extension FieldPolicy {
         }
     }
 
+    /// Whether the authorizer has set or removed the credential of this name; `granted` has all names of that kind.
+    package func isGrantedCredential(_ name: HTTPField.Name, _ granted: [HTTPField.Name]) -> Bool {
+        credentialFields.contains(name) && granted.contains(name)
+    }
+
     /// The credentials of the client that only the authorizer receives, because it has set or removed their names.
+    ///
+    /// Empty if the route forwards no credentials.
     package func credentialsForAuthorizer(
         in fields: HTTPFields,
         _ granted: [HTTPField.Name]
     ) -> HTTPFields {
-        fields.filter { credentialFields.contains($0.name) && granted.contains($0.name) }
+        credentials == .none ? [:] : fields.filter { isGrantedCredential($0.name, granted) }
     }
 
     /// The credentials of the client, without those that the authorizer has set or removed.
