@@ -40,12 +40,11 @@ struct UploadForm {
         time: WallTime,
         onProgress: () -> Void
     ) throws(FormFailure) {
-        var creation = upload.creation
-        grant?.apply(to: &creation.head)
-        let head = creation.head
+        var head = upload.creation.head
+        grant?.apply(to: &head)
         var fields = Self.fields(
-            of: creation,
-            isWhole: !upload.isRecorded,
+            of: upload,
+            head,
             on: route,
             completing: completing,
             correlation: correlation
@@ -66,12 +65,12 @@ struct UploadForm {
                 )
             }
         case .multipart:
-            let description = FileDescription(creation, length: upload.offset, digests)
+            let description = Self.description(of: upload, head, digests)
             let multipart = description.multipart(route.settings.multipart)
             fields.describe(multipart.contentType)
             content = upload.upstreamContent.framed(multipart.before, multipart.after)
         case .path:
-            let description = FileDescription(creation, length: upload.offset, digests)
+            let description = Self.description(of: upload, head, digests)
             let settings = route.settings.path
             let key = try SigningKey(settings)
             let placed = try Handover(upload.upstreamContent, description, settings, onProgress)
@@ -101,32 +100,42 @@ struct UploadForm {
         self.request = request
     }
 
+    private static func description(
+        of upload: Upload,
+        _ head: RequestHead,
+        _ digests: UploadDigests
+    ) -> FileDescription {
+        var creation = upload.creation
+        creation.head = head
+        return FileDescription(creation, length: upload.offset, digests)
+    }
+
     private static func fields(
-        of creation: UploadCreation,
-        isWhole: Bool,
+        of upload: Upload,
+        _ head: RequestHead,
         on route: Route,
         completing: HTTPFields?,
         correlation: HTTPField?
     ) -> HTTPFields {
-        // A copy of the settings would retain dozens of references.
+        // Copies of the creation or the settings would retain dozens of references.
         let policy = route.settings.fields
         var fields = UpstreamFields.delivered(
-            creation.head.fields,
-            granted: creation.head.granted,
+            head.fields,
+            granted: head.granted,
             completing: completing,
-            isWhole: isWhole,
+            isWhole: !upload.isRecorded,
             policy: policy
         )
         fields.addForwarding(
             policy.forwarding,
-            address: creation.remoteAddress,
-            scheme: creation.scheme,
-            host: creation.head.fields.value(of: .host),
-            except: creation.head.granted,
+            address: upload.creation.remoteAddress,
+            scheme: upload.creation.scheme,
+            host: head.fields.value(of: .host),
+            except: head.granted,
             by: route.gateway
         )
-        if route.settings.honoursIdempotencyKey, !isWhole, fields[.idempotencyKey] == nil {
-            fields[.idempotencyKey] = "\"\(creation.id)\""
+        if route.settings.honoursIdempotencyKey, upload.isRecorded, fields[.idempotencyKey] == nil {
+            fields[.idempotencyKey] = "\"\(upload.creation.id)\""
         }
         UpstreamFields.finish(
             &fields,
