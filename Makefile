@@ -92,7 +92,6 @@ crash-test:
 # Simulated worlds for SECONDS, each from a seed (Tests/Simulation/README.md); FIRST is the first seed, by default a new
 # one. SEED repeats one world, KEEP its steps that count. MUTANTS=all puts known faults back, which must be found.
 SECONDS ?= 60
-SEED ?=
 KEEP ?=
 FIRST ?= $(shell date +%s)000
 MUTANTS ?=

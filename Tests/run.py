@@ -409,7 +409,7 @@ def suites(binary):
 
 
 def portion():
-    """The number of the portion of the large samples: the commit's, so that portions follow each other."""
+    """The number of the portion of the large samples: the commit's, so that portions vary and a run can be repeated."""
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                             text=True).stdout
     return int(commit[:7] or "0", 16)

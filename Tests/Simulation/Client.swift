@@ -179,7 +179,7 @@ final class Client {
         }
         let stop = min(end, from + min(arriving, end - from))
         let isPlainEnd = stop == end && fate == .proper
-        let daemon = world.daemon(for: self)
+        let daemon = world.daemon
         let (machine, process) = (world.machine, daemon.process)
         let exchange = WebExchange(
             RequestHead(

@@ -124,8 +124,6 @@ final class World {
         return Daemon(process: process, spool: spool, gateway: gateway)
     }
 
-    func daemon(for client: Client) -> Daemon { daemon }
-
     func openCommandSpool() throws -> Spool {
         try Self.openSpool(machine, as: machine.start())
     }

@@ -9,7 +9,7 @@ package struct Portion: Sendable {
 
     /// The one that `SPOOLGATE_PORTION` in the environment chooses; without it, everything.
     ///
-    /// `make test` derives the number from the commit, so that portions follow each other and a failure can be repeated.
+    /// `make test` derives the number from the commit, so that portions vary and a failure can be repeated.
     package static let ofThisRun = Portion(
         number: ProcessInfo.processInfo.environment["SPOOLGATE_PORTION"].flatMap { Int($0) }
     )

@@ -53,7 +53,8 @@ package struct NginxProcesses: Sendable {
     private(set) var hasModule: Bool?
     /// The workers' smallest limit on file sizes, in bytes; nil if unlimited or unknown.
     private(set) var fileSizeLimit: Int64?
-    /// The master processes that root or this process's user started, with the commands that print their configurations.
+    /// The master processes that root or this process's user started, with the commands that print their
+    /// configurations.
     private var masters: [(process: String, command: [String])] = []
 
     static var noFiles: String {
@@ -76,8 +77,7 @@ package struct NginxProcesses: Sendable {
         for name in names where name.utf8.allSatisfy({ (0x30...0x39).contains($0) }) {
             // A process may end during its inspection.
             guard
-                let title = try? TextFile.read("/proc/\(name)/cmdline", limit: Self.limit),
-                title.hasPrefix("nginx: "),
+                let title = Self.title(of: name), title.hasPrefix("nginx: "),
                 let status = try? TextFile.read("/proc/\(name)/status", limit: Self.limit)
             else { continue }
             if title.hasPrefix("nginx: worker"), let master = Self.parent(status) {
@@ -127,7 +127,8 @@ package struct NginxProcesses: Sendable {
         }
     }
 
-    /// Runs the commands of `masters` and returns the configurations that could be read, and a failure for each that nginx refuses.
+    /// Runs the commands of `masters` and returns the configurations that could be read, and a failure for each that
+    /// nginx refuses.
     package func dumps() -> (files: [NginxDump], faults: [Finding]) {
         var (files, faults): ([NginxDump], [Finding]) = ([], [])
         for (process, command) in masters {
@@ -137,14 +138,19 @@ package struct NginxProcesses: Sendable {
                 let finding = LocalCheck.unread(fault.reason)
                 // A user who may not read nginx's files learns nothing about them. A process that ended may have taken
                 // its files with it.
-                if finding.level == .failure, Self.isMaster(process) { faults.append(finding) }
+                if finding.level == .failure,
+                    Self.title(of: process)?.hasPrefix(Self.master) == true
+                {
+                    faults.append(finding)
+                }
             }
         }
         return (files, faults)
     }
 
-    private static func isMaster(_ process: String) -> Bool {
-        (try? TextFile.read("/proc/\(process)/cmdline", limit: limit))?.hasPrefix(master) ?? false
+    /// Returns nil if the process has ended.
+    private static func title(of process: String) -> String? {
+        try? TextFile.read("/proc/\(process)/cmdline", limit: limit)
     }
 
     /// Returns the path of an nginx, also of one whose file was replaced by an upgrade; nil for every other program.
