@@ -407,6 +407,40 @@ struct PageModuleTests {
         #expect(upload.methods.contains("DELETE"))
     }
 
+    @Test("a pause or a cancellation during a creation leaves no second upload on the server")
+    func stoppedInCreation() throws {
+        let isStopped = Monitor(false)
+        let upload = try Upload { request, _ in
+            if request.method == "OPTIONS" { isStopped.update { $0 = true } }
+            guard request.method == "POST" else { return Self.usual(request) }
+            _ = isStopped.wait(until: .after(.seconds(60))) { $0 ? true : nil }
+            return Self.usual(request)
+        }
+        let seen = try upload.evaluate(
+            """
+            const until = async (condition) => {
+                while (!await condition()) await new Promise((resolve) => setTimeout(resolve, 10))
+            }
+            const { send } = XMLHttpRequest.prototype
+            let sent = 0
+            XMLHttpRequest.prototype.send = function(body) { sent += 1; send.call(this, body) }
+            const [paused, cancelled] = ['a', 'b'].map((name) =>
+                new ResumableUpload(make(name), { endpoint: '/files/', storage: null }))
+            for (const upload of [paused, cancelled]) upload.start()
+            await until(() => sent === 2)
+            paused.pause()
+            const end = cancelled.cancel()
+            const next = paused.start()
+            await fetch('/files/', { method: 'OPTIONS' })
+            await end
+            return [(await next).text, paused.state, cancelled.state]
+            """
+        )
+        #expect(seen as? [String] == ["done", "done", "cancelled"])
+        #expect(upload.methods.filter { $0 == "POST" }.count == 2)
+        #expect(upload.methods.filter { $0 == "DELETE" }.count == 1)
+    }
+
     @Test("a queue adds up its uploads, and can pause, resume and cancel them together")
     func queue() throws {
         // A pause may come before an append has left, so the page says which appends are held.

@@ -36,6 +36,8 @@ const PARTIAL = 'application/partial-upload'
 const POLL_FIRST = 500
 const POLL = 2000
 const LOCK_PATIENCE = 3000
+/** How long a creation's answer is awaited after a pause, in ms. */
+const CREATION_PATIENCE = 10000
 /** ms between two progress events. */
 const PROGRESS = 100
 /** Bytes that are compared at each of three places of the file; a file of at most three times this is read whole. */
@@ -383,7 +385,8 @@ export class ResumableUpload extends EventTarget {
      * Sends the file from the offset that the server has, in as many attempts as it takes.
      * @param {UploadQueue} [queue] whose turn it waits for; by default the one of the start before
      * @returns {Promise<Answer>} the application's answer; rejects with UploadError, also after `pause()` and
-     *     `cancel()` and if that answer is no success, and with the reason of an aborted `signal`
+     *     `cancel()` and if that answer is no success, and with the reason of an aborted `signal`; a creation that
+     *     was sent is awaited first, for at most 10 seconds
      */
     start(queue = this.#queue) {
         if (this.#promise && [...ACTIVE, 'done'].includes(this.state)) return this.#promise
@@ -415,7 +418,7 @@ export class ResumableUpload extends EventTarget {
         // One that was never started may have been begun before a reload.
         if (!this.#promise) await this.identify().catch(() => {})
         this.#forgetStored()
-        // A creation that was answered meanwhile has left its URL.
+        // A creation that is answered meanwhile leaves its URL.
         await this.#promise?.catch(() => {})
         const { url } = this
         this.#forget()
@@ -550,6 +553,7 @@ export class ResumableUpload extends EventTarget {
     async #attempt(signal) {
         await this.#inspect()
         let offset = (this.url ? await this.#ask(signal) : undefined) ?? await this.#create(signal)
+        signal.throwIfAborted()
         const isOver = new AbortController()
         this.#watch(Signal.any([signal, isOver.signal]))
         try {
@@ -608,6 +612,11 @@ export class ResumableUpload extends EventTarget {
 
     /** @param {AbortSignal} signal */
     async #create(signal) {
+        signal.throwIfAborted()
+        // Its answer names the upload that a later start continues, or a cancellation removes.
+        const patient = new AbortController()
+        const stop = () => setTimeout(() => patient.abort(signal.reason), CREATION_PATIENCE)
+        signal.addEventListener('abort', stop, { once: true })
         const { file } = this
         const { method, metadata } = this.#options
         const answer = await send(this.#options, {
@@ -615,7 +624,7 @@ export class ResumableUpload extends EventTarget {
             url: this.#endpoint,
             fields: { 'Upload-Complete': '?0', 'Upload-Length': String(file.size) },
             own: { 'Content-Type': metadata?.type ?? file.type, 'Content-Disposition': disposition(this.#name) },
-        }, signal)
+        }, patient.signal).finally(() => signal.removeEventListener('abort', stop))
         if (!answer.ok) throw failure(answer)
         const location = answer.headers.get('location')
         if (!location || answer.complete) {
