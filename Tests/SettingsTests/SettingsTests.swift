@@ -80,7 +80,7 @@ import Testing
                 s3:
                   {region: eu-1, credentials: /s, style: virtual-host, part-size: 5MiB, fields: {X-Amz-Acl: private}}
                 digest: sha-512
-                fields: {forward: Accept, strip: [X-S, X-T], set: {X-U: "v w"}}
+                fields: {forward: Accept, strip: [X-S, X_T], set: {X-U: "v w"}}
                 forwarding: both
                 credentials: completing
                 credential-fields: [X-Key]

@@ -313,22 +313,27 @@ extension SettingsKind {
         "the name of a field, except those for connections, framing and uploads (Upload-*)"
     }
 
-    private static func name(
-        _ expected: String,
-        refusal: String? = nil
-    ) -> Self where Value == HTTPField.Name {
-        Self(expected, refusal: refusal, text: \.rawName) { FieldPolicy.name($0) }
-    }
-
     /// A field that the gateway may use to send data to the upstream.
     static func passingName() -> Self where Value == HTTPField.Name {
-        name("the name of a field that is forwarded to the upstream, such as X-Request-Id")
+        Self(
+            "the name of a field that is forwarded to the upstream, such as X-Request-Id",
+            text: \.rawName
+        ) { clientName($0).flatMap { FieldPolicy.name($0.rawName) } }
     }
 
     static func names() -> Self where Value == [HTTPField.Name] {
         list(text: { listText($0.map(\.rawName)) }) { _ in
-            .name(decidable, refusal: " is not allowed; use \(decidable)")
+            SettingsKind<HTTPField.Name>(
+                decidable,
+                refusal: " is not allowed; use \(decidable)",
+                text: \.rawName
+            ) { clientName($0).flatMap { FieldPolicy.name($0.rawName) } }
         }
+    }
+
+    /// The name of a field of clients: FastCGI has no underscore in it (RFC 3875 §4.1.18), applications take `_` for `-`.
+    private static func clientName(_ text: String) -> HTTPField.Name? {
+        HTTPField.Name(text.replacing("_", with: "-"))
     }
 
     static func statuses(_ known: [Int]) -> Self where Value == [Int] {
@@ -398,7 +403,7 @@ extension SettingsKind {
 
     static func copies() -> Self where Value == [CopiedField] {
         pairs("the name of a field", text: { ($0.name, $0.source.rawName) }) { name, text in
-            guard !name.isEmpty, let source = HTTPField.Name(text) else { return nil }
+            guard !name.isEmpty, let source = clientName(text) else { return nil }
             return CopiedField(name: name, source: source)
         }
     }
