@@ -131,6 +131,21 @@ struct OrphanTests {
         }
     }
 
+    @Test("content that cannot be moved is tried again")
+    func again() throws {
+        let directory = TemporarySpool()
+        let id = try make(RemovalCase.all[1], in: directory.open())
+        try RecordLoss.removed.apply(to: id, in: directory)
+        let scripted = ScriptedDisk()
+        let spool = try directory.open(scripted.disk)
+        scripted.refuse(.rename, on: "/\(id)", errno: EIO)
+        let recovery = spool.recover()
+        #expect(recovery == Recovery(failed: 1, skipped: [id]))
+        #expect(spool.recoverAgain(recovery.skipped) == recovery)
+        scripted.allow()
+        #expect(spool.recoverAgain(recovery.skipped) == Recovery(corrupt: 1))
+    }
+
     @Test("content that a process still writes is moved once it is unlocked")
     func inUse() throws {
         let directory = TemporarySpool()

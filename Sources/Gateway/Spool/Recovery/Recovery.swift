@@ -114,7 +114,7 @@ extension Spool {
         } catch {
             recovery.failed += 1
             recovery.uploads += found.hasRecord ? 1 : 0
-            if found.hasRecord { recovery.skipped.append(found.id) }
+            recovery.skipped.append(found.id)
             note(.leftAlone(found.id, error))
         }
     }
