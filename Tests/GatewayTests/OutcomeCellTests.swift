@@ -14,6 +14,7 @@ import SpoolgateUpstream
 import Synchronization
 import Testing
 
+@testable import SpoolgateAdmin
 @testable import SpoolgateDelivery
 @testable import SpoolgateRequests
 @testable import SpoolgateSettings
@@ -323,6 +324,10 @@ struct OutcomeCellTests {
         #expect(try scene.content(location) == "hello!")
         #expect(scene.upstream.requests.count == 1)
         #expect(scene.test.log.messages.contains("redirect not listed"))
+        let concerns = Status(of: .of(scene.test.gateway)).concerns
+        #expect(
+            concerns.contains { $0.contains("login.example") && $0.contains("redirects.login") }
+        )
         scene.relent()
         try scene.requeue(location)
         try scene.test.gateway.deliveries.startQueue()

@@ -68,6 +68,8 @@ struct Status: Sendable {
     let partial: Part<PartialUpload>
     /// The routes whose deliveries are failing, sorted by name.
     let failing: [FailingRoute]
+    /// The routes with redirects that were not taken for success and that no setting names, each in a few words.
+    let lostRedirects: [String]
     /// Whether uploads are still being counted, so that more may be waiting.
     let isCounting: Bool
     /// Whether a daemon has crashed and the recovery of its uploads is not complete.
@@ -126,6 +128,12 @@ struct Status: Sendable {
         let idle = Array(admin.sampler.partial.filter { !active.contains($0.id) }.prefix(left))
         partial = Part(idle, others: left - idle.count)
         failing = admin.routes.compactMap { FailingRoute($0) }
+        lostRedirects = admin.routes.compactMap { route in
+            route.lostRedirect.map {
+                "route \(route.name): a redirect to \($0) was not taken for success (name it in redirects.login or "
+                    + "redirects.success)"
+            }
+        }
         routes = admin.routes.map { RouteTargets(name: $0.name, targets: $0.targets) }
         failures = metrics.failures.newest
         figures = gateway.deliveries.spool.figures
@@ -168,7 +176,7 @@ struct Status: Sendable {
     var concerns: [String] {
         var all = checks.filter { !$0.isGood }.map { "\($0.name): \($0.fault ?? "")" }
         all += full.map { "uploads are refused with 507: \($0.sentence)" }
-        all += failing.map(\.concern)
+        all += failing.map(\.concern) + lostRedirects
         if needy.count > 0 { all.append(needs) }
         all += spoolConcerns
         if isAfterDeath {

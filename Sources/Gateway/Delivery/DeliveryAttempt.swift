@@ -249,7 +249,14 @@ final class DeliveryAttempt {
 
     private func note(_ redirection: Redirection, status: Int) {
         guard !redirection.isListed else { return }
-        route.counts.noteRedirect(redirection, status: status, route: route.name, log)
+        let rules = route.settings.upstream.redirects
+        route.counts.noteRedirect(
+            redirection,
+            under: rules,
+            status: status,
+            route: route.name,
+            log
+        )
     }
 
     private func attempt(_ request: UpstreamRequest) -> AttemptOutcome {

@@ -71,6 +71,9 @@ package final class Route: Sendable {
 
     package var targets: [String] { settings.upstream.targets.map(\.text) }
 
+    /// The place of a redirect that no setting names and that was not taken for success; nil if none occurred.
+    package var lostRedirect: String? { counts.lostRedirect(under: settings.upstream.redirects) }
+
     /// Returns a copy with changed settings, which shares the objects made from the old settings.
     package func changed(_ change: (inout RouteSettings) -> Void) -> Route {
         var settings = settings

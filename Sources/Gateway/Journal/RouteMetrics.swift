@@ -135,22 +135,30 @@ package final class RouteMetrics: Sendable {
         if isNew { log.steeringIgnored(route: route, field: field.name.rawName) }
     }
 
-    /// Logs, once per route, a redirect of the upstream that the setting `redirects` does not name.
+    /// Logs a redirect of the upstream that the setting `redirects` does not name: the first of a route and its
+    /// `rules`, and the first that is not taken for the application's answer.
     ///
     /// - Parameters:
     ///   - redirection: the redirect.
+    ///   - rules: the setting.
     ///   - status: the status of the upstream's response.
     ///   - route: the name of the route.
     ///   - log: the log.
     package func noteRedirect(
         _ redirection: Redirection,
+        under rules: RedirectRules,
         status: Int,
         route: String,
         _ log: Log
     ) {
         let isNew = unlistedRedirect.updateQuietly { told in
-            defer { told = told ?? redirection.place }
-            return told == nil
+            if let told, told.rules == rules,
+                told.redirection.kind == .elsewhere || redirection.kind == .answer
+            {
+                return false
+            }
+            told = (redirection, rules)
+            return true
         }
         guard isNew else { return }
         log.redirectUnlisted(
@@ -161,8 +169,15 @@ package final class RouteMetrics: Sendable {
         )
     }
 
-    /// The place of the first redirect that the setting `redirects` does not name; nil if none occurred.
-    package let unlistedRedirect = Monitor<String?>(nil)
+    /// The place of an unlisted redirect under `rules` that was not taken for success; nil if none occurred.
+    package func lostRedirect(under rules: RedirectRules) -> String? {
+        unlistedRedirect.updateQuietly { told in
+            guard let told, told.rules == rules, told.redirection.kind == .elsewhere else { return nil }
+            return told.redirection.place
+        }
+    }
+
+    private let unlistedRedirect = Monitor<(redirection: Redirection, rules: RedirectRules)?>(nil)
 
     private static let steering: Set<String> = [
         "x-accel-redirect", "x-sendfile", "x-lighttpd-send-file", "x-sendfile2",
