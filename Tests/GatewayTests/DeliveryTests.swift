@@ -220,12 +220,24 @@ import Testing
 
     @Test(
         "an upload whose web server left at its last byte is not reported as success either",
-        arguments: [5, 6]
+        arguments: [5, 6],
+        [ContentLength.known(2), .unknown]
     )
-    func abandonedThenAsked(version: Int) throws {
+    func abandonedThenAsked(version: Int, length: ContentLength) throws {
         let test = try GatewayUnderTest()
-        let location = test.createPartial("hel", uploadLength: 5, version: version)
-        let exchange = ScriptedExchange.append(location, at: 3, ["lo"], version: version)
+        let isKnown = length != .unknown
+        let location = test.createPartial(
+            "hel",
+            uploadLength: isKnown ? 5 : nil,
+            version: version
+        )
+        let exchange = ScriptedExchange.append(
+            location,
+            at: 3,
+            ["lo"],
+            length: length,
+            version: version
+        )
         exchange.abandon()
         #expect(test.serve(exchange).isAborted)
         let told = test.serve(.retrieval(location, version: version))

@@ -216,6 +216,12 @@ import Testing
         #expect(record.status == 201)
         #expect(lane.events.first == "grant 0 65536" && lane.events.last == "widen 299999 rest")
         #expect(try test.drops() == [Self.large])
+        // Without a length, any byte may be the last.
+        let none = ScriptedLane()
+        let next = test.serve(
+            .creation([.bytes(Self.large)], length: .unknown, version: 6).offer(none)
+        )
+        #expect(next.status == 201 && !none.events.contains { $0.hasPrefix("grant") })
     }
 
     @Test(

@@ -202,7 +202,7 @@ package final class RouteMetrics: Sendable {
         switch path {
         case .used, .off, .shared, .unusable, .notOffered: lastPath.set(path.rawValue + 1)
         // The reason is this request's content, not the route's configuration.
-        case .digest, .ordinary, .full, .small: break
+        case .digest, .length, .ordinary, .full, .small: break
         }
     }
 

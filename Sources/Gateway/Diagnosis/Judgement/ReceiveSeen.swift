@@ -48,7 +48,7 @@ struct ReceiveSeen: Seen, Sendable, Equatable {
                     "spool-receive: off  (of the route in spoolgate.yaml, if nginx should not write them)",
                 ]
             )
-        case .digest?, .ordinary?, .full?, .small?: skipped(notInUse(path?.reason ?? ""))
+        case .digest?, .length?, .ordinary?, .full?, .small?: skipped(notInUse(path?.reason ?? ""))
         }
     }
 

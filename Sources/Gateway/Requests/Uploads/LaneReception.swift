@@ -22,12 +22,13 @@ extension UploadOperation {
     /// The first reason why the web server must not write the content into a file; nil if it may.
     ///
     /// `most` is the maximum number of bytes that the web server could write.
-    func laneObstacle(most: Int64, hasDigest: Bool) -> ContentPath? {
+    func laneObstacle(most: Int64, withheld: Reception.Withheld, hasDigest: Bool) -> ContentPath? {
         if route.settings.spoolReceive == .off { return .off }
         if gateway.spool.isShared { return .shared }
         if gateway.isLaneUnusable.updateQuietly({ $0 }) { return .unusable }
         // Content that may be discarded passes through the gateway.
         if hasDigest || !upload.canBeLent { return .digest }
+        if withheld == .newest { return .length }
         return most > 0 ? nil : .full
     }
 

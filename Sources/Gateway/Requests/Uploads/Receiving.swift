@@ -27,7 +27,7 @@ extension UploadOperation {
             from: request.context.remoteAddress,
             isLast: isLast
         ) { buffer, transfer throws(SpoolError) in
-            try receive(into: buffer, upTo: ceiling, check, transfer)
+            try receive(into: buffer, upTo: ceiling, completeness, check, transfer)
         }
         try answer(end, check, ceiling, completeness)
     }
@@ -35,6 +35,7 @@ extension UploadOperation {
     private func receive(
         into buffer: ContentBuffer,
         upTo ceiling: UploadState.Ceiling,
+        _ completeness: Completeness,
         _ check: ContentCheck?,
         _ transfer: Transfer
     ) throws(SpoolError) -> ReceptionEnd {
@@ -45,9 +46,15 @@ extension UploadOperation {
             hasLength: head.contentLength != .unknown
         )
         // A client that treats offset == length as success must not receive that offset for content that ended early.
-        let keepsLast = ceiling.isLength && dialect.takesOffsetForSuccess
-        let most = ceiling.offset - offset - (keepsLast ? 1 : 0)
-        let obstacle = laneObstacle(most: most, hasDigest: check != nil)
+        let withheld: Reception.Withheld =
+            switch dialect.takesOffsetForSuccess {
+            case true where ceiling.isLength: .last
+            // Any byte may be the last.
+            case true where completeness == .complete: .newest
+            default: .none
+            }
+        let most = ceiling.offset - offset - (withheld == .last ? 1 : 0)
+        let obstacle = laneObstacle(most: most, withheld: withheld, hasDigest: check != nil)
         defer {
             // Closes the alarm's descriptor, which `ThreadBudget` does not count while a request delivers.
             exchange.setAlarm(nil)
@@ -66,7 +73,7 @@ extension UploadOperation {
         }
         let end = try Reception(exchange: exchange, buffer: buffer).receive(
             room: ceiling.offset - offset,
-            keepsLast: keepsLast,
+            withheld: withheld,
             store: { bytes throws(SpoolError) in
                 check?.reading.update(bytes)
                 try upload.append(bytes)

@@ -13,23 +13,30 @@ enum ReceptionEnd: Sendable, Equatable {
 }
 
 struct Reception {
+    /// A byte that is stored only after the content has ended properly; a truncated message's client sends it again.
+    enum Withheld: Sendable {
+        case none
+        /// The byte that fills the room.
+        case last
+        /// The newest byte at any time.
+        case newest
+    }
+
     let exchange: RequestExchange
     let buffer: ContentBuffer
 
     /// Stores up to `room` bytes of content until the content ends.
     ///
-    /// If `keepsLast` is true, the byte that fills `room` is withheld until the content has ended properly. The client
-    /// of a truncated message must then send that byte again. `afterEach` is called after each stored part and each
-    /// time the exchange's alarm rings, `whenSlow` before each wait for slow content. If storing fails, bytes that had
-    /// been stored remain.
+    /// `afterEach` is called after each stored part and each time the exchange's alarm rings, `whenSlow` before each
+    /// wait for slow content. If storing fails, bytes that had been stored remain.
     func receive(
         room: Int64,
-        keepsLast: Bool = false,
+        withheld: Withheld = .none,
         store: (RawSpan) throws(SpoolError) -> Void,
         afterEach: () throws(SpoolError) -> Void = {},
         whenSlow: () throws(SpoolError) -> Void = {}
     ) throws(SpoolError) -> ReceptionEnd {
-        var room = Room(free: room, keepsLast: keepsLast && room > 0)
+        var room = Room(free: room, withheld: withheld)
         var pace = Pace()
         while true {
             buffer.removeAll()
@@ -90,8 +97,8 @@ struct Reception {
 
     private struct Room {
         var free: Int64
-        let keepsLast: Bool
-        var last: UInt8?
+        let withheld: Withheld
+        var byte: UInt8?
     }
 
     /// Stores as many of the buffer's bytes as there is room for; returns false if some did not fit.
@@ -101,16 +108,30 @@ struct Reception {
     ) throws(SpoolError) -> Bool {
         let fits = Int(min(Int64(buffer.count), room.free))
         guard fits > 0 else { return buffer.count == 0 }
-        let isFilling = room.keepsLast && Int64(fits) == room.free
-        let count = isFilling ? fits - 1 : fits
+        let isWithheld =
+            switch room.withheld {
+            case .none: false
+            case .last: Int64(fits) == room.free
+            case .newest: true
+            }
+        if let byte = room.byte { try Self.store(byte, store) }
+        let count = isWithheld ? fits - 1 : fits
         try buffer.withBytes { bytes throws(SpoolError) in
             if count > 0 { try store(bytes.extracting(first: count)) }
-            if isFilling {
-                room.last = bytes.unsafeLoad(fromByteOffset: count, as: UInt8.self)
+            if isWithheld {
+                room.byte = bytes.unsafeLoad(fromByteOffset: count, as: UInt8.self)
             }
         }
         room.free -= Int64(fits)
         return fits == buffer.count
+    }
+
+    private static func store(
+        _ byte: UInt8,
+        _ store: (RawSpan) throws(SpoolError) -> Void
+    ) throws(SpoolError) {
+        let bytes = [byte]
+        try store(bytes.span.bytes)
     }
 
     /// Stores the withheld byte after the content's proper end, if the web server is still connected.
@@ -118,10 +139,9 @@ struct Reception {
         _ room: inout Room,
         _ store: (RawSpan) throws(SpoolError) -> Void
     ) throws(SpoolError) -> ReceptionEnd {
-        guard let last = room.last else { return .ended }
+        guard let byte = room.byte else { return .ended }
         guard !exchange.isPeerGone else { return .interrupted(.truncated) }
-        let bytes = [last]
-        try store(bytes.span.bytes)
+        try Self.store(byte, store)
         return .ended
     }
 }
