@@ -308,3 +308,27 @@ private final class DisplayedDriver: BrowserDriver {
         _ = display.wait()
     }
 }
+
+/// One browser for all tests of a serialized suite, each of which opens a page of another origin.
+struct SharedBrowser: SuiteTrait, TestScoping {
+    private struct Box: Sendable {
+        // The suite's tests run one at a time.
+        nonisolated(unsafe) let browser: Browser
+    }
+
+    @TaskLocal private static var box: Box?
+
+    func provideScope(
+        for test: Test,
+        testCase: Test.Case?,
+        performing function: @Sendable () async throws -> Void
+    ) async throws {
+        try await Self.$box.withValue(Box(browser: Browser())) { try await function() }
+    }
+
+    static func current() throws -> Browser { try #require(box).browser }
+}
+
+extension Trait where Self == SharedBrowser {
+    static var sharedBrowser: Self { Self() }
+}

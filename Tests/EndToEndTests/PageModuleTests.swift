@@ -8,7 +8,8 @@ import Testing
 @Suite(
     "The page's module in a browser",
     .serialized,
-    .enabled(if: Engine.chromium.isInstalled, Engine.chromium.missing)
+    .enabled(if: Engine.chromium.isInstalled, Engine.chromium.missing),
+    .sharedBrowser
 )
 struct PageModuleTests {
     /// A server's response; nil: it never responds.
@@ -16,7 +17,7 @@ struct PageModuleTests {
     /// Responds to a request, given the number of earlier requests with its method.
     private typealias Script = @Sendable (LoopbackOrigin.Request, Int) -> Answer
 
-    /// An upload of 1000 bytes from a page of the server's own.
+    /// An upload of 1000 bytes from a page of the server's own, in the suite's browser.
     private final class Upload {
         let server: LoopbackOrigin
         let browser: Browser
@@ -44,8 +45,10 @@ struct PageModuleTests {
                     )
                 }
             }
-            browser = try Browser()
+            browser = try SharedBrowser.current()
             try browser.open("http://localhost:\(server.port)/page")
+            // An earlier server may have had this port.
+            try browser.run("localStorage.clear()")
         }
 
         private static func serveModule(
