@@ -78,12 +78,12 @@ package struct Redirection: Sendable, Equatable {
     /// - Parameters:
     ///   - head: the response.
     ///   - target: the request target.
-    ///   - hosts: values of `Host` and authorities of URLs that name the application.
+    ///   - hosts: values of `Host` and authorities of URLs that name the application; read only for an unlisted host.
     ///   - rules: the operator's rules.
     package init?(
         _ head: ResponseHead,
         from target: String,
-        hosts: [String],
+        hosts: @autoclosure () -> [String],
         _ rules: RedirectRules
     ) {
         guard [301, 302, 303, 307, 308].contains(head.status.code) else { return nil }
@@ -100,7 +100,7 @@ package struct Redirection: Sendable, Equatable {
         } else if isIncluded(rules.success) {
             (kind, isListed) = (.answer, true)
         } else {
-            let isOwn = host.map { host in hosts.contains { Self.host(of: $0) == host } } ?? true
+            let isOwn = host.map { host in hosts().contains { Self.host(of: $0) == host } } ?? true
             (kind, isListed) = (isOwn ? .answer : .elsewhere, false)
         }
     }
