@@ -10,6 +10,9 @@ let settings: [SwiftSetting] = [
     .enableUpcomingFeature("MemberImportVisibility"),
 ]
 
+/// For a target that the tests run for minutes (FaultTests), also in debug builds.
+let optimized: [SwiftSetting] = [.unsafeFlags(["-O"], .when(configuration: .debug))]
+
 let testSettings: [SwiftSetting] = [
     .swiftLanguageMode(.v6),
     .treatAllWarnings(as: .error),
@@ -151,7 +154,7 @@ let package = Package(
                 "SpoolgateCrypto", httpTypes,
             ],
             path: "Sources/Gateway/Spool",
-            swiftSettings: settings
+            swiftSettings: settings + optimized
         ),
         .target(
             name: "SpoolgateUpstream",

@@ -96,7 +96,7 @@ enum Fault: Sendable, CustomStringConvertible {
         return faults + cuts(number, effort)
     }
 
-    /// A crash, an error, and a quarter of the other faults.
+    /// A crash, an error, and an eighth of the other faults.
     static func chosen(
         for call: Disk.Call,
         _ number: Int,
@@ -104,7 +104,7 @@ enum Fault: Sendable, CustomStringConvertible {
         _ portion: Portion
     ) -> [Fault] {
         all(for: call, number, effort).enumerated().filter { index, _ in
-            index < 2 || portion.includes(index + number, of: 4)
+            index < 2 || portion.includes(index + number, of: 8)
         }.map(\.element)
     }
 

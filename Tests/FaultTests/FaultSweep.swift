@@ -125,7 +125,7 @@ struct FaultSweep {
     func portions() {
         for call in Disk.Call.allCases {
             for number in 1...24 {
-                let portions = (0..<4).map { portion in
+                let portions = (0..<8).map { portion in
                     Fault.chosen(for: call, number, .sample(turn: 0), Portion(number: portion))
                         .map { "\($0)" }
                 }

@@ -64,7 +64,7 @@ struct LieTests {
     ]
 
     // Long because all power failures at a call are tried until one breaks a promise.
-    @Test("is noticed", arguments: Portion.ofThisRun.taken(from: cases, of: 3))
+    @Test("is noticed", arguments: Portion.ofThisRun.taken(from: cases, of: 5))
     func noticed(one: Case) throws {
         for scenario in Scenario.all where one.scenarios.contains(scenario.name) {
             let world = try World()
