@@ -204,6 +204,61 @@ import Testing
         #expect(try test.queue(of: location) == .delivered)
     }
 
+    @Test(
+        "content that reaches the length is whole for versions 5 and 6, although it says incomplete",
+        arguments: [5, 6, 8],
+        [ContentLength.known(2), .unknown]
+    )
+    func wholeByLength(version: Int, length: ContentLength) throws {
+        let test = try GatewayUnderTest()
+        let location = test.createPartial("hel", uploadLength: 5, version: version)
+        let last = test.serve(
+            .append(location, at: 3, ["lo"], complete: false, length: length, version: version)
+        )
+        let isWhole = version < 8
+        #expect(last[.uploadComplete] == (isWhole ? "?1" : "?0"))
+        #expect(try test.drops() == (isWhole ? [Array("hello".utf8)] : []))
+        // It may say "complete" later, and hears the same.
+        #expect(test.serve(.append(location, at: 5, version: version)).status == 201)
+        #expect(try test.drops() == [Array("hello".utf8)])
+        let creation = test.serve(
+            .creation(["hello"], complete: false, uploadLength: 5, version: version)
+        )
+        #expect(creation.status == 201 && creation.location != nil)
+        #expect(creation[.uploadComplete] == (isWhole ? "?1" : "?0"))
+        #expect(try test.drops().count == (isWhole ? 2 : 1))
+    }
+
+    @Test(
+        "after a crash at any call of the completion, versions 5 and 6 hear offset == length only with success",
+        arguments: [5, 6],
+        [ContentLength.known(2), .unknown]
+    )
+    func crashed(version: Int, length: ContentLength) throws {
+        var count = 0
+        var isOver = false
+        while !isOver {
+            let test = try GatewayUnderTest()
+            let location = test.createPartial(
+                "hel",
+                uploadLength: length == .unknown ? nil : 5,
+                version: version
+            )
+            test.disk.die(after: count)
+            let append = test.serve(
+                .append(location, at: 3, ["lo"], length: length, version: version)
+            )
+            test.disk.allow()
+            isOver = append.status == 201
+            let told = test.serve(.retrieval(location, version: version))
+            if told.offset == 5, told.status == 204 {
+                #expect(try test.drops() == [Array("hello".utf8)], "after \(count) calls")
+            }
+            count += 1
+        }
+        #expect(count > 3)
+    }
+
     @Test("a web server that left before the delivery stops it; the client returns for it")
     func abandoned() throws {
         let test = try GatewayUnderTest()

@@ -254,6 +254,7 @@ final class WatchedDisk: Sendable {
         var calls: [(call: Disk.Call, subject: String)] = []
         var refusals:
             [(call: Disk.Call, isMeant: @Sendable (String) -> Bool, errno: Int32, times: Int)] = []
+        var callsLeft: Int?
     }
 
     private let state = Monitor(State())
@@ -273,6 +274,12 @@ final class WatchedDisk: Sendable {
     private func refuseOrCount(_ call: Disk.Call, _ subject: String) throws(SystemError) -> Int {
         try state.update { state throws(SystemError) in
             state.calls.append((call, subject))
+            if let left = state.callsLeft {
+                guard left > 0 else {
+                    throw SystemError(call: call.rawValue, subject: subject, errno: EIO)
+                }
+                state.callsLeft = left - 1
+            }
             for index in state.refusals.indices {
                 let refusal = state.refusals[index]
                 guard refusal.call == call, refusal.times > 0, refusal.isMeant(subject) else {
@@ -301,7 +308,15 @@ final class WatchedDisk: Sendable {
         state.update { $0.refusals.append((call, isMeant, errno, times)) }
     }
 
-    func allow() { state.update { $0.refusals = [] } }
+    /// Makes `count` more calls, then none.
+    func die(after count: Int) { state.update { $0.callsLeft = count } }
+
+    func allow() {
+        state.update { state in
+            state.refusals = []
+            state.callsLeft = nil
+        }
+    }
 
     func count(_ call: Disk.Call, on part: String = "") -> Int {
         count(call) { part.isEmpty || $0.contains(part) }

@@ -18,9 +18,9 @@ import Testing
     func unknown() throws {
         let origin = try QueueScene.origin([.breaksOff])
         let test = try QueueScene.gateway(origin.target)
-        let location = test.createPartial(uploadLength: 5, version: 5)
-        for _ in 1...2 {
-            let record = test.serve(.append(location, at: 5, version: 5))
+        let location = test.createPartial("hell", uploadLength: 5, version: 5)
+        for (offset, rest) in [(4, "o"), (5, "")] {
+            let record = test.serve(.append(location, at: Int64(offset), [.text(rest)], version: 5))
             #expect(record.status == 424)
             #expect(record[.uploadComplete] == "?1")
         }

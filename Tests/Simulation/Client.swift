@@ -17,7 +17,9 @@ enum Speech: Int, CaseIterable, Sendable {
     var version: Int? { rawValue >= 3 ? rawValue : nil }
 
     /// Whether an offset equal to the length means success.
-    var takesOffsetForSuccess: Bool { self == .tus || self == .v5 || self == .v6 }
+    var takesOffsetForSuccess: Bool { self == .tus || mayNotSayEnd }
+    /// tus-js-client does not know that the last content of a stream is the end; it then says the length.
+    var mayNotSayEnd: Bool { self == .v5 || self == .v6 }
 }
 
 /// One upload of a client, from its creation on.
@@ -36,6 +38,8 @@ final class ClientUpload {
         self.content = content
     }
 
+    /// Whether its client reads a stream.
+    var isStream: Bool { number % 3 == 0 }
     var identity: String? { location?.split(separator: "/").last.map { String($0) } }
 }
 
@@ -163,6 +167,9 @@ final class Client {
         case .cancellation: method = .delete
         }
         let hasContent = purpose == .creation || purpose == .append
+        if hasContent, speech.mayNotSayEnd, upload.isStream, end == length {
+            fields[.uploadLength] = "\(length)"
+        }
         if hasContent {
             switch speech {
             case .ordinary: break
@@ -322,6 +329,9 @@ final class Client {
                 succeed(upload)
             } else {
                 noteFields(fields, upload, call)
+                if speech.takesOffsetForSuccess, upload.offset == upload.content.count {
+                    succeed(upload)
+                }
             }
         case 404 where call.purpose == .append:
             world.ledger.heardGone(upload.number)

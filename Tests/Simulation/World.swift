@@ -396,8 +396,9 @@ final class World {
         let fates: [WebExchange.End] = [.proper, .proper, .proper, .cut, .stuck]
         let fate = fates[random.next(fates.count)]
         let length = upload.content.count
-        // tus-js-client says of its last content that it is the end.
-        let isComplete = isComplete || client.speech.takesOffsetForSuccess && end == length
+        let isComplete =
+            client.speech.takesOffsetForSuccess
+            ? end == length && !(client.speech.mayNotSayEnd && upload.isStream) : isComplete
         let arriving = fate == .proper ? Int.max : random.next(end - from + 1)
         start(
             client.request(

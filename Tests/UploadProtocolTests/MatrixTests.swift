@@ -285,7 +285,8 @@ struct MatrixTests {
         case 3, 4, 5, 6:
             let append = UploadRequest.Append(
                 offset: 5,
-                completeness: version.semantics == 3 ? .complete : .incomplete,
+                completeness: version.semantics == 3
+                    ? .complete : version.semantics == 4 ? .incomplete : .atLength,
                 contentLength: .known(100)
             )
             #expect(request == .append(MatrixTests.id, append))

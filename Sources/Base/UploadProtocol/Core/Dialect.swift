@@ -44,10 +44,6 @@ package struct Dialect: Sendable, Equatable {
     package var partialAppendStatus: HTTPResponse.Status { version <= 6 ? .created : .noContent }
     /// Whether the final response to a creation needs a `Location` (tus, and draft-01 to draft-05).
     package var locatesFinalResponse: Bool { isTus || version <= 6 }
-    /// Whether a creation that states length zero and says "incomplete" is a complete, empty upload.
-    ///
-    /// For an empty file, tus-js-client (versions 5 and 6) sends only such a creation.
-    package var completesEmptyCreation: Bool { isTus || version == 5 || version == 6 }
     /// Whether the problem type `completed-upload` exists (draft-04 to draft-11).
     package var namesCompletedUpload: Bool { (6...8).contains(version) }
     /// Whether a 104 may report progress with `Upload-Offset` (since draft-03).
@@ -67,7 +63,15 @@ package struct Dialect: Sendable, Equatable {
     /// Whether clients treat an offset equal to the length as success and send no further request.
     ///
     /// tus requires this; tus-js-client also does so in versions 5 and 6.
-    package var takesOffsetForSuccess: Bool { completesEmptyCreation }
+    package var takesOffsetForSuccess: Bool { isTus || version == 5 || version == 6 }
+
+    /// Returns the completeness of a message that says `told`.
+    ///
+    /// A client that takes an offset equal to the length for success may say "incomplete" of its last content:
+    /// tus-js-client does of an empty file and of a stream.
+    func meaning(of told: Completeness) -> Completeness {
+        told == .incomplete && takesOffsetForSuccess ? .atLength : told
+    }
 
     /// Whether a creation with this content length receives the 104 that names the upload resource.
     ///
@@ -80,7 +84,7 @@ package struct Dialect: Sendable, Equatable {
     /// Whether clients upload everything again after an error status that other clients treat as final.
     ///
     /// tus-js-client does, up to five times, if the creation said "incomplete".
-    package var repeatsAfterError: Bool { completesEmptyCreation }
+    package var repeatsAfterError: Bool { takesOffsetForSuccess }
 
     /// The key of the lifetime in `Upload-Limit` since draft-06.
     static let newestLifetimeKey = "max-age"

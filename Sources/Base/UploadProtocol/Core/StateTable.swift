@@ -25,7 +25,7 @@ extension UploadState {
                 more: .goOn,
                 completing: .deliver,
                 retrieval: .tell(.incomplete),
-                eagerRetrieval: isWholeByLength ? .deliverFirst : .tell(.incomplete),
+                eagerRetrieval: isWholeByLength(dialect) ? .deliverFirst : .tell(.incomplete),
                 cancellation: .remove
             )
         case .deferred:

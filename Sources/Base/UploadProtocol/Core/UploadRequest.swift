@@ -9,8 +9,13 @@ import HTTPTypes
 package enum Completeness: Sendable, Equatable {
     case incomplete
     case complete
-    /// The message whose content reaches the length contains the end (tus).
+    /// The message whose content reaches the length contains the end (tus, and versions 5 and 6).
     case atLength
+
+    /// Returns what `atLength` means for a message with content up to a known offset.
+    func resolved(reachesLength: Bool) -> Completeness {
+        self == .atLength ? reachesLength ? .complete : .incomplete : self
+    }
 }
 
 /// One request, classified.
@@ -219,7 +224,7 @@ package enum UploadRequest: Sendable, Equatable {
             id,
             Append(
                 offset: offset,
-                completeness: completeness,
+                completeness: dialect.meaning(of: completeness),
                 length: fields.length,
                 contentLength: contentLength
             )
@@ -240,7 +245,7 @@ package enum UploadRequest: Sendable, Equatable {
         dialect: Dialect,
         limits: UploadLimits
     ) {
-        var completeness = told
+        var completeness = dialect.meaning(of: told)
         var length = fields.length
         if fields.hasContentRange {
             // A part of another representation cannot be a resumable upload.
@@ -256,9 +261,7 @@ package enum UploadRequest: Sendable, Equatable {
                 self.init(ordinary: head, isMarked: true, limits: limits, isPart: false)
                 return
             }
-            if count == 0, length == 0, dialect.completesEmptyCreation {
-                completeness = .complete
-            }
+            completeness = completeness.resolved(reachesLength: count == length)
             if let refusal = UploadRequest.refusal(
                 of: count,
                 completeness,

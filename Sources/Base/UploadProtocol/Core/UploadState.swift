@@ -10,8 +10,9 @@
 //
 //  1. An append must start at the offset; otherwise it is refused with the offset (draft-12 §4.4.2, §7.1). This rule
 //     precedes all others. The offset never decreases once acknowledged (§4.1.1).
-//  2. Offset == length completes nothing; only a message that says "complete" does (§4.1.2, §4.1.3). In tus, the
-//     message that reaches the length completes the upload, and a part of another upload is never complete.
+//  2. Offset == length completes nothing; only a message that says "complete" does (§4.1.2, §4.1.3). In tus, and of a
+//     client that treats offset == length as success, the message that reaches the length completes the upload, too. A
+//     part of another upload is never complete.
 //  3. A length never changes once stated, and no content may exceed it (§4.1.3, §4.4.2). Since version 7, excess
 //     content deactivates the upload (`Dialect.deactivatesOnExcess`).
 //  4. Limits apply to future content; an accepted length remains accepted (§4.1.4).
@@ -95,9 +96,10 @@ package struct UploadState: Sendable, Equatable {
     }
     /// Whether the upstream accepted the upload.
     var isTaken: Bool { !kind.isPart && finalStatus != nil && !isRefused }
-    /// Whether the delivery is due without a message that says "complete" (tus).
-    var isWholeByLength: Bool {
-        kind.family == .tus && !kind.isPart && phase == .receiving && length == offset
+    /// Whether the delivery is due without a message that says "complete".
+    func isWholeByLength(_ dialect: Dialect) -> Bool {
+        dialect.takesOffsetForSuccess && dialect.family == kind.family && !kind.isPart
+            && phase == .receiving && length == offset
     }
 
     // MARK: Decisions
@@ -217,7 +219,8 @@ package struct UploadState: Sendable, Equatable {
         return switch completeness {
         case .complete: row.completing
         case .incomplete: row.more
-        case .atLength: phase != .receiving || isWholeByLength ? row.completing : row.more
+        case .atLength:
+            phase != .receiving || isWholeByLength(dialect) ? row.completing : row.more
         }
     }
 
@@ -255,7 +258,9 @@ package struct UploadState: Sendable, Equatable {
         if case .known(let count) = append.contentLength,
             let refusal = limits.refusal(
                 ofContent: count,
-                append.completeness,
+                dialect.family == .tus
+                    ? append.completeness
+                    : append.completeness.resolved(reachesLength: end == length),
                 isCreation: false
             )
         {

@@ -84,7 +84,11 @@ extension UploadOperation {
                 if check == nil { try progress.note(upload) }
             },
             // The memory buffer is for content that will soon be complete.
-            whenSlow: { () throws(SpoolError) in try upload.store() }
+            whenSlow: { () throws(SpoolError) in try upload.store() },
+            // A crash after the last byte must not leave an offset whose client takes it for success.
+            beforeLast: { () throws(SpoolError) in
+                if withheld == .newest { try upload.setLength(offset + 1) }
+            }
         )
         if end == .ended { try progress.end(upload) }
         return end

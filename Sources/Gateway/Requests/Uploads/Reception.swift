@@ -8,7 +8,7 @@ enum ReceptionEnd: Sendable, Equatable {
     case ended
     /// The content ended early; the bytes received are stored.
     case interrupted(ContentError)
-    /// The bytes up to the ceiling are stored.
+    /// The bytes up to the ceiling are stored, except a withheld one.
     case exceeded
 }
 
@@ -28,13 +28,15 @@ struct Reception {
     /// Stores up to `room` bytes of content until the content ends.
     ///
     /// `afterEach` is called after each stored part and each time the exchange's alarm rings, `whenSlow` before each
-    /// wait for slow content. If storing fails, bytes that had been stored remain.
+    /// wait for slow content, and `beforeLast` once before a withheld byte is stored at the end. If storing fails, bytes
+    /// that had been stored remain.
     func receive(
         room: Int64,
         withheld: Withheld = .none,
         store: (RawSpan) throws(SpoolError) -> Void,
         afterEach: () throws(SpoolError) -> Void = {},
-        whenSlow: () throws(SpoolError) -> Void = {}
+        whenSlow: () throws(SpoolError) -> Void = {},
+        beforeLast: () throws(SpoolError) -> Void = {}
     ) throws(SpoolError) -> ReceptionEnd {
         var room = Room(free: room, withheld: withheld)
         var pace = Pace()
@@ -48,7 +50,7 @@ struct Reception {
                 _ = try storePart(&room, store)
                 return .interrupted(error)
             }
-            guard hasMore else { return try storeLast(&room, store) }
+            guard hasMore else { return try storeLast(&room, beforeLast, store) }
             guard try storePart(&room, store) else { return .exceeded }
             try afterEach()
             if buffer.count > 0, pace.isSlow(afterPart: buffer.count) {
@@ -137,10 +139,12 @@ struct Reception {
     /// Stores the withheld byte after the content's proper end, if the web server is still connected.
     private func storeLast(
         _ room: inout Room,
+        _ beforeLast: () throws(SpoolError) -> Void,
         _ store: (RawSpan) throws(SpoolError) -> Void
     ) throws(SpoolError) -> ReceptionEnd {
         guard let byte = room.byte else { return .ended }
         guard !exchange.isPeerGone else { return .interrupted(.truncated) }
+        try beforeLast()
         try Self.store(byte, store)
         return .ended
     }
