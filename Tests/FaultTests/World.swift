@@ -204,7 +204,7 @@ final class World {
         for upload in locked { upload.unlock() }
         try note(recovery, of: daemon)
         checkNames()
-        try note(daemon.spool.recoverAgain(recovery.skipped), of: daemon)
+        try note(daemon.spool.recoverAgain(after: recovery), of: daemon)
     }
 
     private func note(_ recovery: Recovery, of daemon: Daemon) throws {

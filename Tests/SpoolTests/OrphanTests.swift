@@ -141,9 +141,9 @@ struct OrphanTests {
         scripted.refuse(.rename, on: "/\(id)", errno: EIO)
         let recovery = spool.recover()
         #expect(recovery == Recovery(failed: 1, skipped: [id]))
-        #expect(spool.recoverAgain(recovery.skipped) == recovery)
+        #expect(spool.recoverAgain(after: recovery) == recovery)
         scripted.allow()
-        #expect(spool.recoverAgain(recovery.skipped) == Recovery(corrupt: 1))
+        #expect(spool.recoverAgain(after: recovery) == Recovery(corrupt: 1))
     }
 
     @Test("content that a process still writes is moved once it is unlocked")
@@ -157,7 +157,7 @@ struct OrphanTests {
         let recovery = spool.recover()
         #expect((recovery.corrupt, recovery.skipped) == (0, [id]))
         file = nil
-        #expect(spool.recoverAgain(recovery.skipped) == Recovery(corrupt: 1))
+        #expect(spool.recoverAgain(after: recovery) == Recovery(corrupt: 1))
     }
 
     @Test(

@@ -43,7 +43,7 @@ struct RecoveryTests {
         }
         #expect(directory.queue(of: ids[2]) == .active)
         // It was reported already.
-        let again = spool.recoverAgain(recovery.skipped) { _ in Issue.record("found again") }
+        let again = spool.recoverAgain(after: recovery) { _ in Issue.record("found again") }
         #expect(again == Recovery(failed: 1, uploads: 1, skipped: [ids[2]]))
         scripted.allow()
         #expect(try spool.lock(ids[2])?.state.phase == .deferred)
@@ -60,10 +60,10 @@ struct RecoveryTests {
         let spool = try directory.open()
         var recovery = spool.recover()
         #expect(recovery == Recovery(uploads: 1, skipped: [id]))
-        recovery = spool.recoverAgain(recovery.skipped)
+        recovery = spool.recoverAgain(after: recovery)
         #expect(recovery == Recovery(uploads: 1, skipped: [id]))
         files.close()
-        recovery = spool.recoverAgain(recovery.skipped)
+        recovery = spool.recoverAgain(after: recovery)
         #expect(recovery == Recovery(interrupted: 1, uploads: 1))
         #expect(directory.queue(of: id) == .deferred)
     }
@@ -73,9 +73,9 @@ struct RecoveryTests {
         let directory = TemporarySpool()
         let id = try upload(in: directory)
         let spool = try directory.open()
-        #expect(spool.recoverAgain([id]) == Recovery(uploads: 1))
+        #expect(spool.recoverAgain(after: Recovery(skipped: [id])) == Recovery(uploads: 1))
         try spool.lock(id)?.remove()
-        #expect(spool.recoverAgain([id]) == Recovery())
+        #expect(spool.recoverAgain(after: Recovery(skipped: [id])) == Recovery())
     }
 
     @Test(

@@ -226,7 +226,7 @@ struct SharedSpoolTests {
         let walk = two.spool.recover()
         #expect((walk.skipped, walk.orphans) == ([upload.id], 0))
         restore()
-        #expect(two.spool.recoverAgain(walk.skipped).skipped.isEmpty)
+        #expect(two.spool.recoverAgain(after: walk).skipped.isEmpty)
         #expect(try two.spool.lock(upload.id)?.state.offset == 7)
     }
 

@@ -67,7 +67,7 @@ extension Deliveries {
     /// Starts the thread, which recovers the spool and then searches for expired uploads.
     func startUpkeep() throws(SystemError) {
         try Thread.start(name: "upkeep", stackSize: 512 * 1024) { [self] in
-            var skipped = recoverSpool()
+            var recovery = recoverSpool()
             var nextLook = Deadline.after(.zero)
             var nextPartials = nextLook
             var wasDoubted = false
@@ -75,9 +75,9 @@ extension Deliveries {
             repeat {
                 watchClock(&wasDoubted)
                 if spool.findsDead() {
-                    skipped = recoverSpool()
-                } else if !skipped.isEmpty {
-                    skipped = recoverAgain(skipped)
+                    recovery = recoverSpool()
+                } else if !recovery.skipped.isEmpty {
+                    recovery = recoverAgain(after: recovery)
                 }
                 // Without requests, nothing else would detect that this node was excluded.
                 try? spool.checkMembership()
@@ -87,13 +87,15 @@ extension Deliveries {
                 if isChanged { upkeep.pause(Self.countInterval) }
                 guard nextLook.hasPassed else { continue }
                 nextLook = .after(Self.lookInterval)
+                if recovery.unread > 0 { recovery = recoverSpool() }
                 let isTurnOfPartials = nextPartials.hasPassed
                 if isTurnOfPartials { nextPartials = .after(Self.partialInterval) }
                 removeOld(in: isTurnOfPartials ? Retention.queues : [.delivered])
                 spool.recount(isDue: isTurnOfPartials)
                 spool.noteClock()
             } while upkeep.rest(
-                skipped.isEmpty ? lookForDead : min(lookForDead, current.settings.queueRunInterval),
+                recovery.skipped.isEmpty
+                    ? lookForDead : min(lookForDead, current.settings.queueRunInterval),
                 isChanged: &isChanged
             )
         }
@@ -108,9 +110,7 @@ extension Deliveries {
     }
 
     /// Repairs uploads that no request would repair after a crash, and counts all uploads.
-    ///
-    /// Returns the skipped uploads.
-    private func recoverSpool() -> [UploadID] {
+    private func recoverSpool() -> Recovery {
         journal.metrics.waiting.noteWalk(isUnderWay: true)
         var looked = 0
         let recovery = spool.recover(noteFinding) {
@@ -122,18 +122,15 @@ extension Deliveries {
         journal.metrics.waiting.noteWalk(isUnderWay: false)
         // A run finds and reports the repaired uploads.
         runQueue()
-        return recovery.skipped
+        return recovery
     }
 
-    /// Recovers skipped uploads.
-    ///
-    /// Returns those that were skipped again.
-    private func recoverAgain(_ skipped: [UploadID]) -> [UploadID] {
-        let recovery = spool.recoverAgain(skipped, noteFinding)
+    private func recoverAgain(after earlier: Recovery) -> Recovery {
+        let recovery = spool.recoverAgain(after: earlier, noteFinding)
         journal.metrics.unrecovered.set(recovery.failed)
         // The run queues the recovered uploads.
-        if recovery.skipped.count < skipped.count { runQueue() }
-        return recovery.skipped
+        if recovery.skipped.count < earlier.skipped.count { runQueue() }
+        return recovery
     }
 
     private func noteFinding(_ finding: Recovery.Finding) {

@@ -20,9 +20,11 @@ package struct Recovery: Sendable, Equatable {
     package var forgotten = 0
     /// The number of uploads and directories that a disk error kept from being read or repaired.
     package var failed = 0
+    /// The number of those directories; only `recover(_:step:)` reads them again.
+    package var unread = 0
     /// The number of uploads in the spool, excluding those in `corrupt`.
     package var uploads = 0
-    /// The uploads that were locked or could not be repaired; pass them to `recoverAgain(_:_:)`.
+    /// The uploads that were locked or could not be repaired; `recoverAgain(after:_:)` looks at them again.
     package var skipped: [UploadID] = []
 
     /// A finding to report to the operator.
@@ -54,6 +56,7 @@ extension Spool {
             layout.walk(
                 unread: { directory, error in
                     recovery.failed += 1
+                    recovery.unread += 1
                     note(.leftAlone(nil, failure(error)))
                 },
                 { found in
@@ -72,19 +75,20 @@ extension Spool {
 
     /// Checks the uploads that an earlier recovery skipped, and repairs them if possible.
     ///
-    /// - Parameters:
-    ///   - skipped: the uploads in `Recovery.skipped`.
-    ///   - note: called with each finding; not called for an upload that still cannot be repaired.
-    /// - Returns: the results; `skipped` contains the uploads that were skipped again.
+    /// `note` is called with each finding, but not for an upload that still cannot be repaired.
+    ///
+    /// - Returns: the results; `skipped` contains the uploads that were skipped again, and `unread` is unchanged.
     package func recoverAgain(
-        _ skipped: [UploadID],
+        after earlier: Recovery,
         _ note: (Recovery.Finding) -> Void = { _ in }
     ) -> Recovery {
         var recovery = Recovery()
-        // Discarded, because the walk has already counted the spool.
+        (recovery.failed, recovery.unread) = (earlier.unread, earlier.unread)
+        // Discarded, because the walk has already counted the spool; the next count has what it could not read.
         var census = Census()
-        for id in skipped {
+        for id in earlier.skipped {
             guard let found = try? layout.found(id) else {
+                recovery.failed += 1
                 recovery.skipped.append(id)
                 continue
             }
@@ -93,6 +97,7 @@ extension Spool {
                 note(finding)
             }
         }
+        if recovery.failed == 0 { forgetDead() }
         return recovery
     }
 
