@@ -248,10 +248,14 @@ final class DeliveryAttempt {
     }
 
     private func note(_ redirection: Redirection, status: Int) {
-        guard !redirection.isListed else { return }
+        // No setting makes an answer of a request to repeat the content at another host.
+        guard !redirection.isListed, let place = redirection.place,
+            redirection.kind == .answer || (301...303).contains(status)
+        else { return }
         let rules = route.settings.upstream.redirects
         route.counts.noteRedirect(
             redirection,
+            to: place,
             under: rules,
             status: status,
             route: route.name,

@@ -108,9 +108,13 @@ package final class RouteMetrics: Sendable {
     private static func counters(_ count: Int) -> [Counter] { (0..<count).map { _ in Counter() } }
 
     package let health: RouteHealth
+    private let uptime: @Sendable () -> Int64
     private let hasToldSteering = Monitor(false)
 
-    init(uptime: @escaping @Sendable () -> Int64) { health = RouteHealth(uptime: uptime) }
+    init(uptime: @escaping @Sendable () -> Int64) {
+        self.uptime = uptime
+        health = RouteHealth(uptime: uptime)
+    }
 
     /// Logs, once per route, that an upstream's response has a field such as `X-Sendfile`, which tells the upstream's
     /// own web server to send a file.
@@ -135,49 +139,65 @@ package final class RouteMetrics: Sendable {
         if isNew { log.steeringIgnored(route: route, field: field.name.rawName) }
     }
 
-    /// Logs a redirect of the upstream that the setting `redirects` does not name: the first of a route and its
-    /// `rules`, and the first that is not taken for the application's answer.
+    /// Logs a redirect of the upstream that the setting `redirects` does not name, once for each of the first places.
     ///
     /// - Parameters:
     ///   - redirection: the redirect.
+    ///   - place: its place.
     ///   - rules: the setting.
     ///   - status: the status of the upstream's response.
     ///   - route: the name of the route.
     ///   - log: the log.
     package func noteRedirect(
         _ redirection: Redirection,
+        to place: String,
         under rules: RedirectRules,
         status: Int,
         route: String,
         _ log: Log
     ) {
-        let isNew = unlistedRedirect.updateQuietly { told in
-            if let told, told.rules == rules,
-                told.redirection.kind == .elsewhere || redirection.kind == .answer
-            {
+        let now = uptime()
+        let isNew = unlisted.updateQuietly { unlisted in
+            if unlisted.rules != rules { unlisted = Unlisted(rules: rules) }
+            if redirection.kind == .elsewhere { unlisted.lost = (place, now) }
+            guard unlisted.told.count < Unlisted.most, !unlisted.told.contains(place) else {
                 return false
             }
-            told = (redirection, rules)
+            unlisted.told.append(place)
             return true
         }
         guard isNew else { return }
         log.redirectUnlisted(
             route: route,
             status: status,
-            place: redirection.place,
+            place: place,
             isAnswer: redirection.kind == .answer
         )
     }
 
-    /// The place of an unlisted redirect under `rules` that was not taken for success; nil if none occurred.
+    /// The place of the last unlisted redirect under `rules` that was not taken for success; nil if there was none
+    /// within a day.
     package func lostRedirect(under rules: RedirectRules) -> String? {
-        unlistedRedirect.updateQuietly { told in
-            guard let told, told.rules == rules, told.redirection.kind == .elsewhere else { return nil }
-            return told.redirection.place
+        let now = uptime()
+        return unlisted.updateQuietly { unlisted in
+            guard unlisted.rules == rules, let lost = unlisted.lost, now - lost.time < 86_400 else {
+                return nil
+            }
+            return lost.place
         }
     }
 
-    private let unlistedRedirect = Monitor<(redirection: Redirection, rules: RedirectRules)?>(nil)
+    /// Redirects that a setting does not name.
+    private struct Unlisted {
+        /// The places that the log names; further ones may differ for each upload.
+        static let most = 4
+
+        var rules = RedirectRules()
+        var told: [String] = []
+        var lost: (place: String, time: Int64)?
+    }
+
+    private let unlisted = Monitor(Unlisted())
 
     private static let steering: Set<String> = [
         "x-accel-redirect", "x-sendfile", "x-lighttpd-send-file", "x-sendfile2",

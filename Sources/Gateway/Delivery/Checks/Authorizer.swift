@@ -221,7 +221,7 @@ extension Grant {
 
     /// Returns the field's name; nil if the authorizer may not set the field.
     private static func settable(_ text: String) -> HTTPField.Name? {
-        FieldPolicy.name(text).flatMap { $0.canonicalName.hasPrefix("spoolgate-") ? nil : $0 }
+        FieldPolicy.name(text).flatMap { $0.folded.hasPrefix("spoolgate-") ? nil : $0 }
     }
 
     /// Replaces the client's fields that have the names of the grant's fields.

@@ -234,7 +234,7 @@ package enum UpstreamFields {
     /// Whether a field belongs to a connection, message framing or an upload protocol, so that operators must not set
     /// it.
     package static func isReserved(_ name: HTTPField.Name) -> Bool {
-        isReserved(folded: name.canonicalName)
+        isReserved(folded: name.folded)
     }
 
     private static func isReserved(folded text: String) -> Bool {

@@ -68,8 +68,8 @@ package struct Redirection: Sendable, Equatable {
     package let kind: Kind
     /// Whether the operator's rules name the place.
     package let isListed: Bool
-    /// The host, if the redirect names one, and the path, for people.
-    package let place: String
+    /// The host, if the redirect names one, and the path, for people; nil if `Location` is missing or invalid.
+    package let place: String?
 
     /// Reads a redirect; returns nil for every other response.
     ///
@@ -88,7 +88,7 @@ package struct Redirection: Sendable, Equatable {
     ) {
         guard [301, 302, 303, 307, 308].contains(head.status.code) else { return nil }
         guard let (host, path) = Self.resolve(head.fields[.location] ?? "", from: target) else {
-            (kind, isListed, place) = (.elsewhere, false, "an invalid or missing Location")
+            (kind, isListed, place) = (.elsewhere, false, nil)
             return
         }
         place = (host ?? "") + path
