@@ -244,7 +244,8 @@ export class ResumableUpload extends TypedEventTarget<UploadEvents> {
     /**
      * Sends the file from the offset that the server has, in as many attempts as it takes. Resolves to the
      * application's answer. Rejects with UploadError, also after `pause()` and `cancel()` and if that answer is no
-     * success, and with the reason of an aborted `signal`.
+     * success, and with the reason of an aborted `signal`; a creation that was sent is awaited first, for at most
+     * 2.5 seconds.
      */
     start(queue?: UploadQueue): Promise<Answer>
     /** Stops sending. The server keeps its part, and `start()` goes on. */

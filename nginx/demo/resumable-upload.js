@@ -29,6 +29,7 @@
  * @property {() => boolean} [isReported] whether the server reports what has arrived
  * @property {(proceeds: () => void) => void} [onwatch] receives what reports progress
  * @property {() => Promise<void>} [inspect] rejects if the body can no longer be read
+ * @property {AbortSignal} [begins] prevents the request until it is sent
  */
 
 const PREFIX = 'resumable-upload:'
@@ -36,8 +37,8 @@ const PARTIAL = 'application/partial-upload'
 const POLL_FIRST = 500
 const POLL = 2000
 const LOCK_PATIENCE = 3000
-/** How long a creation's answer is awaited after a pause, in ms. */
-const CREATION_PATIENCE = 10000
+/** How long a creation's answer is awaited after a pause, in ms; another window waits longer for its lock. */
+const CREATION_PATIENCE = 2500
 /** ms between two progress events. */
 const PROGRESS = 100
 /** Bytes that are compared at each of three places of the file; a file of at most three times this is read whole. */
@@ -386,7 +387,7 @@ export class ResumableUpload extends EventTarget {
      * @param {UploadQueue} [queue] whose turn it waits for; by default the one of the start before
      * @returns {Promise<Answer>} the application's answer; rejects with UploadError, also after `pause()` and
      *     `cancel()` and if that answer is no success, and with the reason of an aborted `signal`; a creation that
-     *     was sent is awaited first, for at most 10 seconds
+     *     was sent is awaited first, for at most 2.5 seconds
      */
     start(queue = this.#queue) {
         if (this.#promise && [...ACTIVE, 'done'].includes(this.state)) return this.#promise
@@ -612,10 +613,11 @@ export class ResumableUpload extends EventTarget {
 
     /** @param {AbortSignal} signal */
     async #create(signal) {
-        signal.throwIfAborted()
         // Its answer names the upload that a later start continues, or a cancellation removes.
         const patient = new AbortController()
-        const stop = () => setTimeout(() => patient.abort(signal.reason), CREATION_PATIENCE)
+        /** @type {ReturnType<typeof setTimeout> | undefined} */
+        let timer
+        const stop = () => { timer = setTimeout(() => patient.abort(signal.reason), CREATION_PATIENCE) }
         signal.addEventListener('abort', stop, { once: true })
         const { file } = this
         const { method, metadata } = this.#options
@@ -624,7 +626,11 @@ export class ResumableUpload extends EventTarget {
             url: this.#endpoint,
             fields: { 'Upload-Complete': '?0', 'Upload-Length': String(file.size) },
             own: { 'Content-Type': metadata?.type ?? file.type, 'Content-Disposition': disposition(this.#name) },
-        }, patient.signal).finally(() => signal.removeEventListener('abort', stop))
+            begins: signal,
+        }, patient.signal).finally(() => {
+            clearTimeout(timer)
+            signal.removeEventListener('abort', stop)
+        })
         if (!answer.ok) throw failure(answer)
         const location = answer.headers.get('location')
         if (!location || answer.complete) {
@@ -633,8 +639,10 @@ export class ResumableUpload extends EventTarget {
         this.url = new URL(location, answer.url).href
         this.#status = answer.link('status') ?? besideStatus(this.url)
         this.#learn(answer)
-        this.#store()
-        this.#tell('created', { url: this.url })
+        if (this.state !== 'cancelled') {
+            this.#store()
+            this.#tell('created', { url: this.url })
+        }
         return 0
     }
 
@@ -1013,9 +1021,10 @@ async function prepared({ headers: given, version, onBeforeRequest }, { method, 
  */
 async function send(options, order, signal) {
     const { stallTimeout, withCredentials, onAfterResponse } = options
-    const { body, onsent, isReported, onwatch, inspect } = order
+    const { body, onsent, isReported, onwatch, inspect, begins = signal } = order
     const request = await prepared(options, order)
     signal.throwIfAborted()
+    begins.throwIfAborted()
     const answer = await new Promise((resolve, reject) => {
         const xhr = new XMLHttpRequest()
         /** @type {ReturnType<typeof setTimeout> | undefined} */
