@@ -36,7 +36,7 @@ package enum ContentPath: Int, Sendable, CaseIterable {
         case .off: "the route has spool-receive: off"
         case .shared: "the spool is shared"
         case .digest: "the content has a digest"
-        case .length: "the length is unknown, and the client takes the offset of all content for success"
+        case .length: "the length is unknown, and the client takes an offset for success"
         case .ordinary: "the upload has no upload resource"
         case .full: "the spool has no space for nginx to write to"
         case .unusable: "nginx could not use the data file"
