@@ -200,10 +200,10 @@ struct UploadTests {
     func wholeButIncomplete() throws {
         let sandbox = try Sandbox()
         let bytes = Data(repeating: 4, count: 300_000)
-        let version = "Upload-Draft-Interop-Version: 6"
+        let version = "Upload-Draft-Interop-Version: 8"
         let resource = try sandbox.create("/files/tail.bin", ["Upload-Length: 300000", version])
         let part = try sandbox.append(resource, bytes, complete: false, fields: [version])
-        #expect(part.status == 201)
+        #expect(part.status == 204)
         let told = try sandbox.ask("HEAD", resource, [version])
         #expect(told["upload-offset"] == "300000")
         #expect(told["upload-complete"] == "?0")
@@ -212,6 +212,22 @@ struct UploadTests {
         #expect(answer.status == 201)
         #expect(answer["upload-complete"] == "?1")
         #expect(try sandbox.delivered().count == 1)
+    }
+
+    @Test(
+        "of versions 5 and 6, whose clients take it for success, it completes the upload",
+        arguments: [5, 6]
+    )
+    func wholeByLength(version: Int) throws {
+        let sandbox = try Sandbox()
+        let bytes = Data(repeating: 4, count: 300_000)
+        let version = "Upload-Draft-Interop-Version: \(version)"
+        let resource = try sandbox.create("/files/tail.bin", ["Upload-Length: 300000", version])
+        let part = try sandbox.append(resource, bytes, complete: false, fields: [version])
+        #expect(part.status == 201)
+        #expect(part["upload-complete"] == "?1")
+        #expect(part["upload-offset"] == "300000")
+        #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [bytes])
     }
 
     @Test("without an origin, Location names no host, however many slashes the target has")
