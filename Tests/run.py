@@ -31,11 +31,13 @@ BINARY = ".build/debug/spoolgatePackageTests.xctest"
 SWEEP = "FaultTests.FaultSweep"
 # Suites that take longest begin first, each in its own process, so that none is left at the end. The order changes
 # only the time of a run; `slowest` in its summary shows what belongs here.
-LONG = ["EndToEndTests.%sTests" % name for name in (
-    "PageModule", "Page", "Engine", "Probe", "MakeRun", "CheckLive", "Scale", "TusClient", "Client", "HostileDirectory",
-    "Interim", "Outcome", "QueueKill", "Race", "ProxyRecipe", "Kill", "LaneKill", "Progress", "Script")] + [
-    "GatewayTests.GateTests", "GatewayTests.QueueTests", "GatewayTests.CostTests", "FaultTests.LieTests",
-    "UpstreamTests.NeighbourTests", "FastCGIFrontTests.FrontTests"]
+LONG = ["GatewayTests.QueueTests"] + ["EndToEndTests.%sTests" % name for name in (
+    "Page", "Probe", "MakeRun", "TusClient", "Engine", "Outcome", "ProxyRecipe", "HostileDirectory", "CheckLive",
+    "PageModule", "Client", "Interim", "Race", "Kill", "LaneKill", "Scale", "Progress", "Script", "QueueKill")] + [
+    "UpstreamTests.NeighbourTests", "FastCGIFrontTests.FrontTests", "GatewayTests.GateTests", "FaultTests.LieTests",
+    "GatewayTests.CostTests"]
+# Of the other suites, those of these targets begin first, because they wait most of their time.
+WAITING = ["EndToEndTests", "ResumableUploadTests", "UpstreamTests", "GatewayTests"]
 # Tests that also run with a gateway that does not let nginx write content; the first two in every run.
 WITHOUT_LANE = ["EndToEndTests.%sTests" % name for name in (
     "Upload", "Kill", "Interim", "TusClient", "Race", "Sync", "FullDisk", "Progress")]
@@ -443,7 +445,7 @@ def make_jobs(asked, binary):
     for name in known:
         if name not in LONG and name != SWEEP:
             rest.setdefault(name.partition(".")[0], []).append(name)
-    for target in sorted(rest, key=lambda target: target != "EndToEndTests"):
+    for target in sorted(rest, key=lambda target: (WAITING + [target]).index(target)):
         names = rest[target]
         # Each process gets suites from the whole list: slow ones are neighbours.
         count = -(-len(names) // SUITES)
@@ -492,7 +494,7 @@ def summarize(run):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--all", action="store_true", help="also what `make test` leaves out")
-    parser.add_argument("--processes", type=int, default=2 * os.cpu_count() + 1, help="run at a time")
+    parser.add_argument("--processes", type=int, default=2 * os.cpu_count() + 2, help="run at a time")
     parser.add_argument("--binary", default=BINARY, help="the test program (default: the debug build's)")
     parser.add_argument("--only", help="only suites and commands whose name matches")
     parser.add_argument("--tests", action="store_true", help="no make commands")
