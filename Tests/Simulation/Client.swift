@@ -86,7 +86,7 @@ final class Client {
     private let isConditional: Bool
     private(set) var uploads: [ClientUpload] = []
     private(set) var serial = 0
-    private let world: World
+    private unowned let world: World
 
     var current: ClientUpload? { uploads.last.flatMap { $0.isGivenUp ? nil : $0 } }
     var token: String { "\(name)-\(serial)" }
