@@ -313,25 +313,27 @@ extension SettingsKind {
         "the name of a field, except those for connections, framing and uploads (Upload-*)"
     }
 
+    private static func name(
+        _ expected: String,
+        refusal: String? = nil
+    ) -> Self where Value == HTTPField.Name {
+        Self(expected, refusal: refusal, text: \.rawName) {
+            clientName($0).flatMap { FieldPolicy.name($0.rawName) }
+        }
+    }
+
     /// A field that the gateway may use to send data to the upstream.
     static func passingName() -> Self where Value == HTTPField.Name {
-        Self(
-            "the name of a field that is forwarded to the upstream, such as X-Request-Id",
-            text: \.rawName
-        ) { clientName($0).flatMap { FieldPolicy.name($0.rawName) } }
+        name("the name of a field that is forwarded to the upstream, such as X-Request-Id")
     }
 
     static func names() -> Self where Value == [HTTPField.Name] {
         list(text: { listText($0.map(\.rawName)) }) { _ in
-            SettingsKind<HTTPField.Name>(
-                decidable,
-                refusal: " is not allowed; use \(decidable)",
-                text: \.rawName
-            ) { clientName($0).flatMap { FieldPolicy.name($0.rawName) } }
+            .name(decidable, refusal: " is not allowed; use \(decidable)")
         }
     }
 
-    /// The name of a field of clients: FastCGI has no underscore in it (RFC 3875 §4.1.18), applications take `_` for `-`.
+    /// The name of a client's field, with `-` for `_`: FastCGI has one name for both (RFC 3875 §4.1.18).
     private static func clientName(_ text: String) -> HTTPField.Name? {
         HTTPField.Name(text.replacing("_", with: "-"))
     }
