@@ -454,6 +454,10 @@ extension SettingsTests {
             "1:45: routes.a.fields.set.Content-Length: expected \(nameForms), with a value"
         ),
         Wrong(
+            "routes: {a: {fields: {set: {Content_Length: 1}}}}\n",
+            "1:45: routes.a.fields.set.Content_Length: expected \(nameForms), with a value"
+        ),
+        Wrong(
             "routes: {a: {fields: {set: {X-A: \"a\\nb\"}}}}\n",
             "1:34: routes.a.fields.set.X-A: expected \(nameForms), with a value"
         ),
