@@ -350,7 +350,7 @@ let package = Package(
                 logging,
             ],
             exclude: ["README.md"],
-            swiftSettings: testSettings
+            swiftSettings: testSettings + optimized
         ),
         .testTarget(
             name: "SimulationTests",

@@ -180,8 +180,9 @@ final class FaultyMachine: Sendable {
     // MARK: Effects
 
     private func relative(_ path: String) -> String {
-        guard path.hasPrefix(root) else { return path }
-        let below = path.dropFirst(root.count).drop { $0 == "/" }
+        // UTF-8, because it is called for every call of a sweep.
+        guard path.utf8.starts(with: root.utf8) else { return path }
+        let below = Substring(path.utf8.dropFirst(root.utf8.count).drop { $0 == UInt8(ascii: "/") })
         guard below.hasSuffix("/..") else { return String(below) }
         return below.split(separator: "/").dropLast(2).joined(separator: "/")
     }
