@@ -12,8 +12,6 @@ final class Browser {
     private let driver: any BrowserDriver
 
     struct Setup {
-        /// A page's `HOST:PORT`, and the port of 127.0.0.1 to connect to instead (only Chromium).
-        var detours: [String: Int] = [:]
         /// Whether storage is blocked (not in WebKit).
         var blocksStorage = false
         /// Whether scripts are enabled (only Chromium).
@@ -22,11 +20,7 @@ final class Browser {
         var isDark = false
     }
 
-    convenience init(detours: [String: Int] = [:]) throws {
-        try self.init(.chromium, Setup(detours: detours))
-    }
-
-    init(_ engine: Engine, _ setup: Setup = Setup()) throws {
+    init(_ engine: Engine = .chromium, _ setup: Setup = Setup()) throws {
         self.engine = engine
         directory = FileManager.default.temporaryDirectory
             .appending(path: "browser-\(UUID().uuidString.prefix(8))")
@@ -79,11 +73,7 @@ final class Browser {
     }
 
     private static func chromium(_ setup: Setup, in directory: URL) throws -> any BrowserDriver {
-        let rules = setup.detours.map { "MAP \($0.key) 127.0.0.1:\($0.value)" }
         var arguments = ["--headless=new", "--disable-dev-shm-usage", "--disable-gpu"]
-        if !rules.isEmpty {
-            arguments.append("--host-resolver-rules=\(rules.joined(separator: ", "))")
-        }
         if setup.isDark { arguments.append("--force-dark-mode") }
         // Chromium's own sandbox does not run as root.
         if getuid() == 0 { arguments.append("--no-sandbox") }
@@ -309,24 +299,34 @@ private final class DisplayedDriver: BrowserDriver {
     }
 }
 
-/// One browser for all tests of a serialized suite, each of which opens a page of another origin.
+/// One browser of each engine for all tests of a serialized suite, each of which opens a page of another origin.
 struct SharedBrowser: SuiteTrait, TestScoping {
-    private struct Box: Sendable {
+    private final class Started: @unchecked Sendable {
         // The suite's tests run one at a time.
-        nonisolated(unsafe) let browser: Browser
+        var browsers: [Engine: Browser] = [:]
     }
 
-    @TaskLocal private static var box: Box?
+    @TaskLocal private static var started: Started?
 
     func provideScope(
         for test: Test,
         testCase: Test.Case?,
         performing function: @Sendable () async throws -> Void
     ) async throws {
-        try await Self.$box.withValue(Box(browser: Browser())) { try await function() }
+        try await Self.$started.withValue(Started()) { try await function() }
     }
 
-    static func current() throws -> Browser { try #require(box).browser }
+    /// The suite's browser, with an empty console; its first test starts it.
+    static func take(_ engine: Engine = .chromium) throws -> Browser {
+        let started = try #require(started)
+        if let browser = started.browsers[engine] {
+            _ = try browser.console()
+            return browser
+        }
+        let browser = try Browser(engine)
+        started.browsers[engine] = browser
+        return browser
+    }
 }
 
 extension Trait where Self == SharedBrowser {

@@ -45,7 +45,7 @@ struct PageModuleTests {
                     )
                 }
             }
-            browser = try SharedBrowser.current()
+            browser = try SharedBrowser.take()
             try browser.open("http://localhost:\(server.port)/page")
             // An earlier server may have had this port.
             try browser.run("localStorage.clear()")

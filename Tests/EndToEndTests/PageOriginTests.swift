@@ -8,7 +8,8 @@ import Testing
 @Suite(
     "The page of another origin in a browser",
     .serialized,
-    .enabled(if: Engine.chromium.isInstalled, Engine.chromium.missing)
+    .enabled(if: Engine.chromium.isInstalled, Engine.chromium.missing),
+    .sharedBrowser
 )
 struct PageOriginTests {
     private static let hasOrigins: Bool = {
@@ -30,11 +31,12 @@ struct PageOriginTests {
         )
         let sandbox = try Sandbox(
             upstream: upstream.base,
-            routeSettings: ["cors: {origins: [\"\(pages.origin)\"]}"]
+            routeSettings: ["cors: {origins: [\"\(pages.origin)\"]}"],
+            origin: "$scheme://$http_host"
         )
         let network = try CuttingProxy(to: sandbox.port)
-        pages.upload(to: "http://localhost:\(sandbox.port)")
-        let browser = try Browser(detours: ["localhost:\(sandbox.port)": network.port])
+        pages.upload(to: "http://localhost:\(network.port)")
+        let browser = try SharedBrowser.take()
         let page = PageUnderTest(sandbox: sandbox, network: network, browser: browser)
         try browser.open(pages.origin + "/")
         let file = try sandbox.randomFile(4_000_000, "far.bin")
@@ -58,8 +60,8 @@ struct PageOriginTests {
         let other = Self.hasOrigins ? ["cors: {origins: [\"http://localhost:1\"]}"] : []
         let sandbox = try Sandbox(upstream: upstream.base, routeSettings: other)
         let network = try CuttingProxy(to: sandbox.port)
-        pages.upload(to: "http://localhost:\(sandbox.port)")
-        let browser = try Browser(detours: ["localhost:\(sandbox.port)": network.port])
+        pages.upload(to: "http://localhost:\(network.port)")
+        let browser = try SharedBrowser.take()
         let page = PageUnderTest(sandbox: sandbox, network: network, browser: browser)
         try browser.open(pages.origin + "/")
         let file = try sandbox.randomFile(300_000, "far.bin")

@@ -7,7 +7,8 @@ import Testing
 @Suite(
     "The page in a browser",
     .serialized,
-    .enabled(if: Engine.chromium.isInstalled, Engine.chromium.missing)
+    .enabled(if: Engine.chromium.isInstalled, Engine.chromium.missing),
+    .sharedBrowser
 )
 struct PageTests {
     private static let half = 2_000_000
@@ -101,7 +102,6 @@ struct PageTests {
         #expect(origin.requests.map { Data($0.content) } == [file.bytes, file.bytes])
     }
 
-    // Long because each row starts a browser and a sandbox.
     @Test(
         "after a reload, another file of the same name, size and time begins anew",
         arguments: engines
@@ -185,7 +185,9 @@ struct PageTests {
         #expect(try page.shown("long.bin") <= page.network.passed)
         page.network.cut()
         try page.awaitState("long.bin", "waiting")
-        #expect(try page.words("long.bin").contains("The connection was lost."))
+        try eventually("it says why, between two attempts") {
+            try page.words("long.bin").contains("The connection was lost.")
+        }
         // The pauses between attempts take some seconds.
         try eventually("it tries again and again") { page.network.refused >= 4 }
         page.network.hold(at: nil)
@@ -522,7 +524,7 @@ struct PageTests {
         let page = try PageUnderTest(upstream: origin.base)
         let file = try page.begin("same.bin", Self.whole, holdingAt: Self.half)
         try page.browser.openWindow()
-        try page.browser.open("http://localhost:\(page.sandbox.port)/upload/")
+        try page.browser.open("http://localhost:\(page.network.port)/upload/")
         try page.choose(file.url)
         try page.awaitState("same.bin", "failed")
         #expect(try page.words("same.bin").contains("in another window"))

@@ -8,40 +8,28 @@ final class PageUnderTest {
     let network: CuttingProxy
     let browser: Browser
 
-    /// The default upstream is the sandbox's drop directory.
+    /// The default upstream is the sandbox's drop directory; the default browser is the suite's.
     convenience init(
+        _ engine: Engine = .chromium,
+        _ setup: Browser.Setup? = nil,
         upstream: String? = nil,
         routeSettings: [String] = [],
-        isSecure: Bool = false
+        isSecure: Bool = false,
+        front: Front = .nginxWithPage
     ) throws {
         let sandbox = try Sandbox(
             upstream: upstream,
             routeSettings: routeSettings,
-            front: .nginxWithPage
-        )
-        let port = isSecure ? sandbox.tlsPort : sandbox.port
-        let network = try CuttingProxy(to: port)
-        let browser = try Browser(detours: ["localhost:\(port)": network.port])
-        self.init(sandbox: sandbox, network: network, browser: browser)
-        try browser.open("\(isSecure ? "https" : "http")://localhost:\(port)/upload/")
-    }
-
-    /// The browser uses the network's own port.
-    convenience init(
-        _ engine: Engine,
-        _ setup: Browser.Setup = Browser.Setup(),
-        upstream: String,
-        isSecure: Bool = false
-    ) throws {
-        let sandbox = try Sandbox(
-            upstream: upstream,
-            front: .nginxWithPages,
+            front: front,
             // The origin must have the port in the browser's URL.
             origin: "$scheme://$http_host"
         )
         let network = try CuttingProxy(to: isSecure ? sandbox.tlsPort : sandbox.port)
-        self.init(sandbox: sandbox, network: network, browser: try Browser(engine, setup))
+        let browser = try setup.map { try Browser(engine, $0) } ?? SharedBrowser.take(engine)
+        self.init(sandbox: sandbox, network: network, browser: browser)
         try browser.open("\(isSecure ? "https" : "http")://localhost:\(network.port)/upload/")
+        // An earlier page may have had this port.
+        if setup == nil { try browser.run("localStorage.clear()") }
     }
 
     init(sandbox: Sandbox, network: CuttingProxy, browser: Browser) {

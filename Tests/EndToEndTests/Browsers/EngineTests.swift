@@ -17,10 +17,15 @@ private struct Stage {
         file = try page.sandbox.randomFile(Self.length, Self.name)
     }
 
-    init(_ engine: Engine, _ setup: Browser.Setup = Browser.Setup(), isSecure: Bool = false) throws
-    {
+    init(_ engine: Engine, _ setup: Browser.Setup? = nil, isSecure: Bool = false) throws {
         let application = try EngineTests.application()
-        let page = try PageUnderTest(engine, setup, upstream: application.base, isSecure: isSecure)
+        let page = try PageUnderTest(
+            engine,
+            setup,
+            upstream: application.base,
+            isSecure: isSecure,
+            front: .nginxWithPages
+        )
         try self.init(application, page)
     }
 
@@ -37,7 +42,7 @@ private struct Stage {
     }
 }
 
-@Suite("The page in three engines", .serialized)
+@Suite("The page in three engines", .serialized, .sharedBrowser)
 struct EngineTests {
     private static let half = 2_000_000
     /// The installed ones, or in a portion one of them.
@@ -81,7 +86,6 @@ struct EngineTests {
     )
     func webkit() throws { try Self.isGone(.webkit) }
 
-    // Long because each row starts a browser and a sandbox.
     @Test(
         "a file arrives byte for byte, over HTTP/1.1 and HTTP/2",
         arguments: engines,
@@ -180,7 +184,8 @@ struct EngineTests {
         )
         pages.upload(to: "http://localhost:\(sandbox.port)")
         let network = try CuttingProxy(to: sandbox.port)
-        let page = PageUnderTest(sandbox: sandbox, network: network, browser: try Browser(engine))
+        let browser = try SharedBrowser.take(engine)
+        let page = PageUnderTest(sandbox: sandbox, network: network, browser: browser)
         try page.browser.open(pages.origin + "/framed")
         try page.browser.enterFrame("iframe")
         try Self.uploadsWithoutStorage(Stage(application, page))
@@ -227,7 +232,7 @@ struct EngineTests {
     )
     func many(engine: Engine) throws {
         let application = try Self.application()
-        let page = try PageUnderTest(engine, upstream: application.base)
+        let page = try PageUnderTest(engine, upstream: application.base, front: .nginxWithPages)
         let files = try (0..<30).map { number in
             let size = number % 7 == 3 ? 0 : number % 10 == 5 ? 20_000_000 : number * 4_000 + 1
             return try page.sandbox.randomFile(size, "\(number).bin")
@@ -251,7 +256,7 @@ struct EngineTests {
     @Test("the page violates no rule of its policy, default-src 'self'", arguments: engines)
     func policy(engine: Engine) throws {
         let application = try LoopbackOrigin(status: "422 Unprocessable Content", content: "no")
-        let page = try PageUnderTest(engine, upstream: application.base)
+        let page = try PageUnderTest(engine, upstream: application.base, front: .nginxWithPages)
         let file = try page.sandbox.randomFile(300_000, "photo.raw")
         page.network.hold(at: 100_000)
         try page.choose(file.url)

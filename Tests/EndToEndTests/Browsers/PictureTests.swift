@@ -34,7 +34,12 @@ struct PictureTests {
         }
         var setup = Browser.Setup()
         setup.isDark = isDark
-        let page = try PageUnderTest(engine, setup, upstream: application.base)
+        let page = try PageUnderTest(
+            engine,
+            setup,
+            upstream: application.base,
+            front: .nginxWithPages
+        )
         func shoot(_ name: String) throws {
             // MiniBrowser's window cannot be narrower than 500 pixels.
             for width in [engine == .webkit ? 500 : 320, 1400] {
