@@ -32,6 +32,33 @@ package struct NeverHappened: Error, CustomStringConvertible {
     package init(description: String) { self.description = description }
 }
 
+/// The pauses between the attempts of one wait: short at first and for a cheap condition, so that a wait ends in time
+/// and its attempts leave the processor to what they wait for.
+private struct Attempts {
+    private let began = ContinuousClock.now
+    private let deadline: ContinuousClock.Instant
+    private let failure: NeverHappened
+    private var attempted = ContinuousClock.now
+
+    init(_ what: String, seconds: Double) {
+        deadline = began + .seconds(seconds)
+        failure = NeverHappened(description: "not within \(seconds) s: \(what)")
+    }
+
+    /// Returns the pause after an attempt; the next one begins after it.
+    mutating func pause() throws -> Duration {
+        let now = ContinuousClock.now
+        guard now < deadline else { throw failure }
+        let pause = max(
+            min((now - began) / 20, .milliseconds(50)),
+            .milliseconds(10),
+            (now - attempted) * 2
+        )
+        attempted = now + pause
+        return pause
+    }
+}
+
 /// Waits until `condition`, called repeatedly, gives a value; throws `NeverHappened` with `what` at a deadline that
 /// only a bug exceeds.
 package func eventually<T>(
@@ -39,13 +66,10 @@ package func eventually<T>(
     seconds: Double = 300,
     _ condition: () throws -> T?
 ) throws -> T {
-    let deadline = Date(timeIntervalSinceNow: seconds)
+    var attempts = Attempts(what, seconds: seconds)
     while true {
         if let value = try condition() { return value }
-        guard Date() < deadline else {
-            throw NeverHappened(description: "not within \(seconds) s: \(what)")
-        }
-        usleep(10_000)
+        usleep(useconds_t(try attempts.pause() / .microseconds(1)))
     }
 }
 
@@ -64,11 +88,6 @@ package func comesTrue(
     seconds: Double = 300,
     _ condition: () throws -> Bool
 ) async throws {
-    let deadline = Date(timeIntervalSinceNow: seconds)
-    while try !condition() {
-        guard Date() < deadline else {
-            throw NeverHappened(description: "not within \(seconds) s: \(what)")
-        }
-        try await Task.sleep(for: .milliseconds(10))
-    }
+    var attempts = Attempts(what, seconds: seconds)
+    while try !condition() { try await Task.sleep(for: attempts.pause()) }
 }
