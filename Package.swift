@@ -10,7 +10,9 @@ let settings: [SwiftSetting] = [
     .enableUpcomingFeature("MemberImportVisibility"),
 ]
 
-/// For a target that the tests run for minutes (FaultTests), also in debug builds.
+/// For a target that the tests run for minutes, also in debug builds.
+///
+/// No product of the library may have it: SwiftPM refuses unsafe flags in a dependency.
 let optimized: [SwiftSetting] = [.unsafeFlags(["-O"], .when(configuration: .debug))]
 
 let testSettings: [SwiftSetting] = [
@@ -145,7 +147,7 @@ let package = Package(
             name: "SpoolgateExchange",
             dependencies: ["SpoolgateUploadProtocol", "SpoolgateTextFormats", "SpoolgatePosix"],
             path: "Sources/Gateway/Exchange",
-            swiftSettings: settings
+            swiftSettings: settings + optimized
         ),
         .target(
             name: "SpoolgateSpool",
@@ -172,7 +174,7 @@ let package = Package(
                 "SpoolgateExchange", "CSpoolgateFastCGI", httpTypes,
             ],
             path: "Sources/Gateway/FastCGIFront",
-            swiftSettings: settings
+            swiftSettings: settings + optimized
         ),
         .target(
             name: "SpoolgateSettings",
@@ -223,7 +225,7 @@ let package = Package(
                 "SpoolgateSettings", "SpoolgateJournal", "SpoolgateDelivery", httpTypes,
             ],
             path: "Sources/Gateway/Requests",
-            swiftSettings: settings
+            swiftSettings: settings + optimized
         ),
         .target(
             name: "SpoolgateAdmin",
@@ -265,7 +267,7 @@ let package = Package(
             name: "SpoolgateTestSupport",
             dependencies: ["SpoolgateUploadProtocol", "SpoolgatePosix", httpTypes],
             path: "Tests/TestSupport",
-            swiftSettings: testSettings,
+            swiftSettings: testSettings + optimized,
             // libcurl finds the tests' own resolver (TestNames.swift) only if it is an exported symbol.
             linkerSettings: [.unsafeFlags(["-Xlinker", "--export-dynamic-symbol=getaddrinfo"])]
         ),

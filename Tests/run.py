@@ -27,7 +27,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 OUTPUT = os.path.join(ROOT, ".build/tests")
 BINARY = ".build/debug/spoolgatePackageTests.xctest"
 
-# The sweep uses all cores; at a low priority it uses the time in which other tests wait.
+# The sweep uses all cores; at the lowest priority it uses the time in which other tests wait, and whatever is left
+# of it at the end uses all cores too.
 SWEEP = "FaultTests.FaultSweep"
 # Suites that take longest begin first, each in its own process, so that none is left at the end. The order changes
 # only the time of a run; `slowest` in its summary shows what belongs here.
@@ -431,7 +432,7 @@ def make_jobs(asked, binary):
     known = suites(binary)
     jobs = []
     if SWEEP in known:
-        jobs.append(Job("the fault sweep", suites=[SWEEP], nice=10))
+        jobs.append(Job("the fault sweep", suites=[SWEEP], nice=19))
     commands = ["module-test", "check", "lint"]
     if asked.all or module_has_changed():
         commands.insert(0, "nginx-org-test")
