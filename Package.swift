@@ -392,7 +392,7 @@ let package = Package(
             path: "Tests/Samples/WriteBody",
             swiftSettings: testSettings
         ),
-        .testTarget(name: "FloorTests", swiftSettings: testSettings),
+        .testTarget(name: "FloorTests", swiftSettings: testSettings + optimized),
         .testTarget(
             name: "EndToEndTests",
             dependencies: [

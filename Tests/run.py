@@ -36,7 +36,7 @@ LONG = ["GatewayTests.QueueTests"] + ["EndToEndTests.%sTests" % name for name in
     "Page", "Probe", "MakeRun", "TusClient", "Engine", "Outcome", "ProxyRecipe", "HostileDirectory", "CheckLive",
     "PageModule", "Client", "Interim", "Race", "Kill", "LaneKill", "Scale", "Progress", "Script", "QueueKill")] + [
     "UpstreamTests.NeighbourTests", "FastCGIFrontTests.FrontTests", "GatewayTests.GateTests", "FaultTests.LieTests",
-    "GatewayTests.CostTests"]
+    "GatewayTests.CostTests", "GatewayTests.FailingRouteTests"]
 # Of the other suites, those of these targets begin first, because they wait most of their time.
 WAITING = ["EndToEndTests", "ResumableUploadTests", "UpstreamTests", "GatewayTests"]
 # Tests that also run with a gateway that does not let nginx write content; the first two in every run.
@@ -495,7 +495,7 @@ def summarize(run):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--all", action="store_true", help="also what `make test` leaves out")
-    parser.add_argument("--processes", type=int, default=2 * os.cpu_count() + 2, help="run at a time")
+    parser.add_argument("--processes", type=int, default=3 * os.cpu_count() + 2, help="run at a time")
     parser.add_argument("--binary", default=BINARY, help="the test program (default: the debug build's)")
     parser.add_argument("--only", help="only suites and commands whose name matches")
     parser.add_argument("--tests", action="store_true", help="no make commands")
