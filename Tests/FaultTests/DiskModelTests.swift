@@ -1,5 +1,6 @@
 // Tests of the model itself.
 
+import SpoolgateTestSupport
 import Testing
 
 @Suite("The model of a disk")

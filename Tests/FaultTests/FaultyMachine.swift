@@ -5,6 +5,7 @@
 
 import Foundation
 import SpoolgatePosix
+import SpoolgateTestSupport
 import SpoolgateUploadProtocol
 import Synchronization
 
@@ -25,9 +26,7 @@ final class FaultyMachine: Sendable {
     typealias Lie = @Sendable (_ subject: String, _ state: String) -> Bool
 
     private struct State {
-        var model = DiskModel()
-        /// The nodes by inode number.
-        var nodes: [UInt: DiskModel.Node] = [:]
+        var files: ModeledDirectory
         var steps: [Step] = []
         var fault: (kind: Fault, number: Int)?
         var wasReached = false
@@ -45,9 +44,12 @@ final class FaultyMachine: Sendable {
     }
 
     let root: String
-    private let state = Mutex(State())
+    private let state: Mutex<State>
 
-    init(root: String) { self.root = root }
+    init(root: String) {
+        self.root = root
+        state = Mutex(State(files: ModeledDirectory(root: root)))
+    }
 
     // MARK: Processes
 
@@ -95,7 +97,7 @@ final class FaultyMachine: Sendable {
     /// Takes the current state as durable and counts calls from here on.
     func begin(_ fault: Fault?, at number: Int, on model: DiskModel? = nil) {
         state.withLock { state in
-            if let model { state.model = model }
+            if let model { state.files.model = model }
             state.fault = fault.map { ($0, number) }
             state.steps = []
             state.wasReached = false
@@ -120,7 +122,7 @@ final class FaultyMachine: Sendable {
 
     var wasReached: Bool { state.withLock { $0.wasReached } }
     var steps: [Step] { state.withLock { $0.steps } }
-    var model: DiskModel { state.withLock { $0.model } }
+    var model: DiskModel { state.withLock { $0.files.model } }
     /// Attempts recorded as begun since `begin`.
     func attempts(of identity: String) -> Int {
         state.withLock { $0.attempts[identity, default: 0] }
@@ -136,7 +138,7 @@ final class FaultyMachine: Sendable {
                 SystemError(call: call.rawValue, subject: subject, errno: errno)
             }
             guard !state.dead.contains(process) else { throw error(EIO) }
-            state.steps.append(Step(call: call, subject: relative(subject)))
+            state.steps.append(Step(call: call, subject: state.files.relative(subject)))
             if state.isShort {
                 state.isShort = false
                 throw error(ENOSPC)
@@ -172,62 +174,32 @@ final class FaultyMachine: Sendable {
     }
 
     private func failSync(_ subject: String, _ state: inout State) {
-        if let node = state.model.node(relative(subject)) {
-            state.model.sync(node, succeeds: false)
+        if let node = state.files.model.node(state.files.relative(subject)) {
+            state.files.model.sync(node, succeeds: false)
         }
     }
 
     // MARK: Effects
 
-    private func relative(_ path: String) -> String {
-        // UTF-8, because it is called for every call of a sweep.
-        guard path.utf8.starts(with: root.utf8) else { return path }
-        let below = Substring(path.utf8.dropFirst(root.utf8.count).drop { $0 == UInt8(ascii: "/") })
-        guard below.hasSuffix("/..") else { return String(below) }
-        return below.split(separator: "/").dropLast(2).joined(separator: "/")
-    }
-
     private func note(_ effect: Disk.Effect, _ state: inout State) {
         switch effect {
+        case .synced, .syncedDirectory, .syncedFileSystem:
+            if !isLie(state) { state.files.note(effect) }
         case .created(let file, let path):
-            let node = state.model.make(isFolder: false)
-            state.nodes[Self.number(file)] = node
+            state.files.note(effect)
             stamp(file, state)
-            guard let path = path.map(relative) else { return }
-            state.model.enter(node, as: path)
-            let parts = path.split(separator: "/")
-            if parts.count == 4, parts[1] == "uploads" { state.records[node] = String(parts[3]) }
-        case .createdEmpty(let path):
-            let path = relative(path)
-            guard state.model.node(path) == nil else { return }
-            state.model.enter(state.model.make(isFolder: false), as: path)
-        case .madeDirectory(let path):
-            let path = relative(path)
-            guard state.model.node(path) == nil else { return }
-            let node = state.model.make(isFolder: true)
-            state.model.enter(node, as: path)
-        case .wrote(let file, let position, let count):
-            var bytes = [UInt8](repeating: 0, count: count)
-            // `file` may be write-only.
-            let readable = open("/proc/self/fd/\(file)", O_RDONLY | O_CLOEXEC)
-            let read = pread(readable, &bytes, count, off_t(position))
-            close(readable)
-            precondition(read == count, "written bytes cannot be read")
-            let node = with(file, &state) { $0.write(bytes, to: $1, at: Int(position)) }
-            noteState(bytes, node, &state)
+            let parts = path.map(state.files.relative)?.split(separator: "/") ?? []
+            if parts.count == 4, parts[1] == "uploads" {
+                state.records[state.files.node(file)] = String(parts[3])
+            }
+        case .wrote(let file, _, _):
+            let bytes = state.files.note(effect)
+            noteState(bytes, state.files.node(file), &state)
             stamp(file, state)
-        case .truncated(let file, let size):
-            with(file, &state) { $0.truncate($1, to: Int(size)) }
+        case .truncated(let file, _):
+            state.files.note(effect)
             stamp(file, state)
-        case .synced(let file): if !isLie(state) { with(file, &state) { $0.sync($1) } }
-        case .syncedDirectory(let path):
-            if !isLie(state) { state.model.syncFolder(relative(path)) }
-        case .syncedFileSystem: if !isLie(state) { state.model.syncAll() }
-        case .linked(let file, let path):
-            with(file, &state) { $0.enter($1, as: relative(path)) }
-        case .renamed(let source, let target):
-            state.model.rename(relative(source), to: relative(target))
-        case .unlinked(let path): state.model.enter(nil, as: relative(path))
+        case .createdEmpty, .madeDirectory, .linked, .renamed, .unlinked: state.files.note(effect)
         }
     }
 
@@ -254,25 +226,6 @@ final class FaultyMachine: Sendable {
         state.attempts[identity] = max(count, state.attempts[identity, default: 0])
     }
 
-    @discardableResult
-    private func with(
-        _ file: Int32,
-        _ state: inout State,
-        _ body: (inout DiskModel, DiskModel.Node) -> Void
-    ) -> DiskModel.Node {
-        guard let node = state.nodes[Self.number(file)] else {
-            preconditionFailure("a change of an unknown file")
-        }
-        body(&state.model, node)
-        return node
-    }
-
-    private static func number(_ file: Int32) -> UInt {
-        var raw = stat()
-        precondition(fstat(file, &raw) == 0, "the file is not open")
-        return UInt(raw.st_ino)
-    }
-
     // MARK: After a power failure
 
     /// Cuts the power.
@@ -283,10 +236,10 @@ final class FaultyMachine: Sendable {
         let shared = state.withLock { state in
             links.compactMap { link -> (String, DiskModel.Node)? in
                 var raw = stat()
-                guard lstat(link, &raw) == 0, let node = state.nodes[UInt(raw.st_ino)],
+                guard lstat(link, &raw) == 0, let node = state.files.node(inode: UInt(raw.st_ino)),
                     raw.st_nlink > 1
                 else { return nil }
-                state.model.sync(node)
+                state.files.model.sync(node)
                 return (link, node)
             }
         }
@@ -304,39 +257,7 @@ final class FaultyMachine: Sendable {
     func rebuild(after cut: PowerCut) throws {
         try state.withLock { state in
             state.dead.formUnion(1...max(1, state.processes))
-            let old = state.model
-            let new = cut.after(old)
-            let was = old.tree(entries: old.folders.mapValues { $0.entries(after: .max) })
-            let tree = new.tree(entries: new.folders.mapValues { $0.durable })
-            for path in was.files.keys where unlink("\(root)/\(path)") != 0 {
-                throw SystemError("unlink", on: path)
-            }
-            for path in was.folders.subtracting(tree.folders).sorted().reversed() {
-                guard rmdir("\(root)/\(path)") == 0 else { throw SystemError("rmdir", on: path) }
-            }
-            for path in tree.folders.subtracting(was.folders).sorted() {
-                guard mkdir("\(root)/\(path)", 0o700) == 0 else {
-                    throw SystemError("mkdir", on: path)
-                }
-            }
-            state.nodes = [:]
-            var made: [DiskModel.Node: String] = [:]
-            for (path, node) in tree.files.sorted(by: { $0.key < $1.key }) {
-                let whole = "\(root)/\(path)"
-                if let first = made[node] {
-                    guard link(first, whole) == 0 else { throw SystemError("link", on: path) }
-                    continue
-                }
-                made[node] = whole
-                let bytes = new.files[node]?.durable ?? []
-                let file = open(whole, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
-                guard file >= 0, Glibc.write(file, bytes, bytes.count) == bytes.count else {
-                    throw SystemError("write", on: path)
-                }
-                state.nodes[Self.number(file)] = node
-                close(file)
-            }
-            state.model = new
+            try state.files.rebuild(after: cut)
         }
     }
 }

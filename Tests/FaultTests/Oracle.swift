@@ -2,6 +2,7 @@
 
 import Foundation
 import SpoolgatePosix
+import SpoolgateTestSupport
 import SpoolgateUploadProtocol
 
 @testable import SpoolgateSpool

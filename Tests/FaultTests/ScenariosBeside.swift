@@ -3,6 +3,7 @@
 import Foundation
 import HTTPTypes
 import SpoolgatePosix
+import SpoolgateTestSupport
 import SpoolgateUploadProtocol
 import Testing
 

@@ -2,6 +2,7 @@
 
 import HTTPTypes
 import SpoolgatePosix
+import SpoolgateTestSupport
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
 

@@ -83,6 +83,7 @@ final class Client {
     let speech: Speech
     let method: HTTPRequest.Method
     let isRude: Bool
+    let route: Int
     private let isConditional: Bool
     private(set) var uploads: [ClientUpload] = []
     private(set) var serial = 0
@@ -96,6 +97,7 @@ final class Client {
         speech = plan.speech
         method = plan.isRepeatable ? .put : .post
         isRude = plan.isRude
+        route = plan.route
         isConditional = plan.isConditional
         self.world = world
     }
@@ -114,6 +116,7 @@ final class Client {
                 number: number,
                 client: name,
                 owner: name,
+                upstream: World.name(ofUpstream: route),
                 content: upload.content,
                 isRepeatable: isRepeatable,
                 isOrdinary: speech == .ordinary
@@ -195,7 +198,11 @@ final class Client {
                 fields: fields,
                 contentLength: !hasContent || !isLengthKnown ? .unknown : .known(Int64(end - from))
             ),
-            ExchangeContext(interimStatuses: [104], remoteAddress: "192.0.2.\(name.dropFirst())"),
+            ExchangeContext(
+                route: World.name(ofRoute: route),
+                interimStatuses: [104],
+                remoteAddress: "192.0.2.\(name.dropFirst())"
+            ),
             content: hasContent ? Array(upload.content[from..<stop]) : [],
             end: isPlainEnd ? .proper : fate == .proper ? .cut : fate,
             isDead: { machine.isDead(process) },

@@ -67,6 +67,8 @@ final class Ledger: Sendable {
         var number: Int
         var client: String
         var owner: String
+        /// The service of its route.
+        var upstream: String
         var content: [UInt8]
         var isRepeatable: Bool
         /// A small upload without a resource, sent by a client without the protocol.
@@ -90,6 +92,10 @@ final class Ledger: Sendable {
         var meanings: [Meaning] = []
         /// By service and token.
         var refusedTokens: Set<String> = []
+        /// The time since its client's last request, in seconds.
+        var idle: Int64 = 0
+        /// No request came for longer than partial uploads are kept.
+        var mayHaveExpired = false
         /// A crash, or an error of the disk, could change what the gateway knows.
         var hasTrouble = false
 
@@ -97,7 +103,7 @@ final class Ledger: Sendable {
         var hasPromise: Bool { told > 0 || isAccepted }
 
         var isExcused: Bool {
-            if isCancelled || isRemoved { return true }
+            if isCancelled || isRemoved || mayHaveExpired { return true }
             guard refusalHeard != nil || isUnknownHeard else { return false }
             return meanings.contains { meaning in
                 switch meaning {
@@ -110,6 +116,7 @@ final class Ledger: Sendable {
 
     private struct State {
         var inspectionRefuses = false
+        var lifetime = Int64.max
         var uploads: [Int: Upload] = [:]
         var story: [String] = []
         var complaints: [String] = []
@@ -157,6 +164,7 @@ final class Ledger: Sendable {
 
     func sends(_ number: Int, upTo end: Int, _ token: String) {
         change(number) {
+            $0.idle = 0
             $0.sent = max($0.sent, end)
             $0.tokens.insert(token)
         }
@@ -211,7 +219,10 @@ final class Ledger: Sendable {
     func heardError(_ number: Int, _ status: Int, hasResource: Bool) {
         state.update { state in
             guard var upload = state.uploads[number] else { return }
-            if state.inspectionRefuses, status == 422 { upload.meanings.append(.refusal(422)) }
+            // A retrieval says 410 of a refused upload.
+            if state.inspectionRefuses, [410, 422].contains(status) {
+                upload.meanings.append(.refusal(422))
+            }
             // The gateway's own words for an unknown outcome; 424 stands for any status.
             let isOwn = [410, 424, 502, 504].contains(status)
             let isGiven = upload.meanings.contains { meaning in
@@ -304,6 +315,7 @@ final class Ledger: Sendable {
         if let user = reception.user, user != [upload.owner] {
             complain(4, "got \(user) as the user, who is \(upload.owner)")
         }
+        if reception.service != upload.upstream { complain(4, "got it, which is \(upload.upstream)'s") }
         let isPrefix = upload.content.starts(with: reception.content)
         if !isPrefix || reception.isWhole && reception.content.count != upload.content.count {
             complain(
@@ -344,12 +356,36 @@ final class Ledger: Sendable {
         }
     }
 
+    /// How long a partial upload is kept without a request, in seconds.
+    func setLifetime(_ seconds: Int64) { state.update { $0.lifetime = seconds } }
+
+    func pass(_ seconds: Int64) {
+        state.update { state in
+            for (number, upload) in state.uploads where !upload.isAccepted {
+                state.uploads[number]?.idle += seconds
+                if upload.idle + seconds > state.lifetime {
+                    state.uploads[number]?.mayHaveExpired = true
+                }
+            }
+        }
+    }
+
     func inspectionRefuses() { state.update { $0.inspectionRefuses = true } }
 
     /// Credentials may be sent again if the process that learned of their refusal crashed.
     func crashed() {
         state.update { state in
             for number in state.uploads.keys { state.uploads[number]?.refusedTokens = [] }
+        }
+    }
+
+    /// What nobody was told that it is kept may be as it was before: its cancellation and its refusal, too.
+    func lostPower() {
+        state.update { state in
+            for (number, upload) in state.uploads where !upload.hasPromise {
+                state.uploads[number]?.isCancelled = false
+                state.uploads[number]?.refusalHeard = nil
+            }
         }
     }
 

@@ -1,4 +1,5 @@
-// One machine: processes that can crash, a disk that can be full, and clocks that only the driver moves.
+// One machine: processes that can crash, power that can fail, a disk that can be full, and clocks that only the driver
+// moves.
 //
 // Deadlines are real time; only lifetimes, pauses and schedules follow the simulated clocks.
 
@@ -15,13 +16,15 @@ final class Machine: Sendable {
         var uptime: Int64 = 100_000
         /// Grows with each event, so that the driver can see whether anything still happens.
         var activity = 0
+        var files: ModeledDirectory
     }
 
     let root: String
-    private let state = Monitor(State())
+    private let state: Monitor<State>
 
     init() throws {
         root = "\(ScratchDirectory.memory)/simulation-\(UInt64.random(in: 0...(.max)))"
+        state = Monitor(State(files: ModeledDirectory(root: root)))
         try FileManager.default.createDirectory(atPath: root, withIntermediateDirectories: true)
     }
 
@@ -47,7 +50,18 @@ final class Machine: Sendable {
             try self.check(call, subject, process)
         } witness: { effect in
             self.stamp(effect)
+            self.state.updateQuietly { _ = $0.files.note(effect) }
         }
+    }
+
+    /// Loses what was not durable, in one of the ways of `PowerCut`; all processes must have ended.
+    func cutPower(_ seed: UInt64) throws {
+        try state.updateQuietly { state in
+            Result {
+                let time = timespec(tv_sec: Int(state.wall), tv_nsec: 0)
+                try state.files.rebuild(after: .random(seed), at: time)
+            }
+        }.get()
     }
 
     var isFull: Bool { state.updateQuietly { $0.isFull } }

@@ -11,6 +11,7 @@ import SpoolgateUploadProtocol
 
 extension World {
     func operate(_ random: inout SplitMix) throws {
+        if random.once(in: 8) { return reload() }
         let all = try summaries(daemon.spool)
         guard !all.isEmpty else { return }
         let summary = all[random.next(all.count)]
@@ -84,8 +85,6 @@ extension World {
     func finish() throws {
         ledger.tell("everything is well again")
         machine.setFull(false)
-        upstream.beWell()
-        authorizer?.beWell()
         try beWell()
         for (call, _) in calls { call.exchange.hangUp() }
         if !machine.wait(.seconds(20), { calls.allSatisfy { $0.call.exchange.isOver } }) {

@@ -11,12 +11,15 @@ struct ClientPlan: Sendable {
     var isRude: Bool
     /// Its PUT has a precondition, so that it may not be repeated.
     var isConditional = false
+    /// The route of its uploads, which has an upstream of its own.
+    var route = 0
 }
 
 struct Step: Sendable {
     enum Actor: Hashable, Sendable {
         case client(Int)
-        case upstream, authorizer, inspection, operator_, machine, time
+        case upstream(Int)
+        case authorizer, inspection, operator_, machine, time
     }
 
     var number: Int
@@ -32,6 +35,7 @@ struct Plan: Sendable {
     var checksTokens: Bool
     var hasHeartbeat: Bool
     var hasProgress: Bool
+    var routes: Int
     var clients: [ClientPlan]
     var steps: [Step]
 
@@ -44,6 +48,7 @@ struct Plan: Sendable {
         checksTokens = random.once(in: 2)
         hasHeartbeat = random.once(in: 3)
         hasProgress = random.once(in: 3)
+        routes = random.once(in: 3) ? 2 : 1
         let count = 1 + Int(random.next() % 3)
         clients = (0..<count).map { _ in
             ClientPlan(
@@ -52,14 +57,18 @@ struct Plan: Sendable {
                 isRude: random.once(in: 3)
             )
         }
-        var actors: [Step.Actor] = [.upstream, .upstream, .time, .machine, .operator_]
+        var actors: [Step.Actor] = [.time, .machine, .operator_]
+        for route in 0..<routes { actors += [.upstream(route), .upstream(route)] }
         for index in 0..<count { actors += [.client(index), .client(index), .client(index)] }
         if hasAuthorizer { actors += [.authorizer, .authorizer] }
         if hasInspection { actors.append(.inspection) }
         steps = (0..<(8 + Int(random.next() % 17))).map { number in
             Step(number: number, actor: random.one(from: actors), draw: random.next())
         }
-        for index in clients.indices { clients[index].isConditional = random.once(in: 3) }
+        for index in clients.indices {
+            clients[index].isConditional = random.once(in: 3)
+            clients[index].route = random.next(routes)
+        }
     }
 
     /// The same world with these steps only.
@@ -68,8 +77,4 @@ struct Plan: Sendable {
         plan.steps = steps.filter { numbers.contains($0.number) }
         return plan
     }
-}
-
-extension SplitMix {
-    mutating func next(_ count: Int) -> Int { count <= 0 ? 0 : Int(next() % UInt64(count)) }
 }

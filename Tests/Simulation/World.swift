@@ -34,46 +34,81 @@ final class World {
     let plan: Plan
     let machine: Machine
     let ledger = Ledger()
-    let upstream: Service
+    /// By route.
+    let upstreams: [Service]
     let authorizer: Service?
     private(set) var clients: [Client] = []
     private(set) var daemon: Daemon
     private(set) var calls: [(call: Call, client: Client)] = []
     var acceptsAtOnce: Bool
     private var lastNumber = 0
-    private var isAway = false
-    private let settings: Settings
+    private var away: Set<String> = []
+    private var settings: Settings
 
     init(_ plan: Plan) throws {
         self.plan = plan
         acceptsAtOnce = plan.acceptsAtOnce
         machine = try Machine()
-        upstream = try Service("upstream", on: machine, ledger)
+        upstreams = try (0..<plan.routes).map { [machine, ledger] in
+            try Service(Self.name(ofUpstream: $0), on: machine, ledger)
+        }
         authorizer =
             plan.hasAuthorizer
             ? try Service("authorizer", on: machine, ledger, isAuthorizer: true) : nil
         if plan.checksTokens {
-            upstream.checkTokens()
+            for service in upstreams { service.checkTokens() }
             authorizer?.checkTokens()
         }
-        if plan.hasAuthorizer { upstream.expectUser() }
-        settings = try Self.settings(plan, upstream, authorizer, machine)
+        if plan.hasAuthorizer { for upstream in upstreams { upstream.expectUser() } }
+        settings = try Self.settings(plan, upstreams, authorizer, machine)
         if plan.hasInspection {
             try "0\n".write(toFile: Self.verdict(machine), atomically: true, encoding: .utf8)
         }
         daemon = try Self.startDaemon(machine, settings)
+        ledger.setLifetime(Self.lifetime)
         clients = plan.clients.enumerated().map { Client($1, $0, self) }
     }
+
+    static func name(ofUpstream route: Int) -> String { "upstream\(route)" }
+
+    /// nil for the default route.
+    static func name(ofRoute route: Int) -> String? { route == 0 ? nil : "route\(route)" }
+
+    var services: [Service] { upstreams + (authorizer.map { [$0] } ?? []) }
+
+    /// How long a partial upload is kept without a request, in seconds.
+    private static let lifetime: Int64 = 86_400
 
     private static func verdict(_ machine: Machine) -> String { "\(machine.root)/verdict" }
 
     private static func settings(
         _ plan: Plan,
-        _ upstream: Service,
+        _ upstreams: [Service],
         _ authorizer: Service?,
         _ machine: Machine
     ) throws -> Settings {
         var settings = Settings()
+        for (number, upstream) in upstreams.enumerated() {
+            settings.routes[name(ofRoute: number) ?? RouteSettings.defaultName] =
+                try route(plan, upstream, authorizer, machine)
+        }
+        settings.spoolReserve = 0
+        // So few that one target could take all.
+        settings.maximumDeliveries = 3
+        settings.inUseTimeout = .milliseconds(120)
+        settings.queueRunInterval = .seconds(3600)
+        settings.interim.heartbeat = plan.hasHeartbeat ? .nanoseconds(1) : .zero
+        settings.interim.progressInterval = plan.hasProgress ? .zero : .seconds(3600)
+        if plan.hasProgress { settings.interim.progressSize = 1 }
+        return settings
+    }
+
+    private static func route(
+        _ plan: Plan,
+        _ upstream: Service,
+        _ authorizer: Service?,
+        _ machine: Machine
+    ) throws -> RouteSettings {
         var route = RouteSettings()
         route.upstream = UpstreamSettings(
             targets: [.unix(path: upstream.path)],
@@ -82,6 +117,7 @@ final class World {
             responseTimeout: .seconds(20)
         )
         route.limits.minSize = 0
+        route.limits.maxAge = lifetime
         route.reply = plan.acceptsAtOnce ? .accepted : .upstream
         if let authorizer {
             route.authorization.url = try ServiceURL("unix:\(authorizer.path):/check")
@@ -90,14 +126,7 @@ final class World {
             let script = "read v < \(verdict(machine)); exit $v"
             route.inspection.command = ["/bin/sh", "-c", script, "inspect"]
         }
-        settings.routes[RouteSettings.defaultName] = route
-        settings.spoolReserve = 0
-        settings.inUseTimeout = .milliseconds(120)
-        settings.queueRunInterval = .seconds(3600)
-        settings.interim.heartbeat = plan.hasHeartbeat ? .nanoseconds(1) : .zero
-        settings.interim.progressInterval = plan.hasProgress ? .zero : .seconds(3600)
-        if plan.hasProgress { settings.interim.progressSize = 1 }
-        return settings
+        return route
     }
 
     // MARK: Daemons
@@ -130,7 +159,8 @@ final class World {
 
     /// Ends what the driver has made worse.
     func beWell() throws {
-        isAway = false
+        away = []
+        for service in services { service.beWell() }
         if plan.hasInspection {
             try "0\n".write(toFile: Self.verdict(machine), atomically: true, encoding: .utf8)
         }
@@ -139,6 +169,7 @@ final class World {
     /// Longer than all pauses.
     func passLong() {
         machine.pass(4000)
+        ledger.pass(4000)
         tick(quiet: .milliseconds(40))
     }
 
@@ -147,14 +178,18 @@ final class World {
         return lastNumber
     }
 
-    /// The daemon crashes, and another one starts.
-    private func crash() throws {
-        ledger.tell("the daemon crashes and starts again")
+    /// The daemon crashes, or the power fails, and another one starts.
+    private func crash(losingPower seed: UInt64? = nil) throws {
+        ledger.tell(seed == nil ? "the daemon crashes and starts again" : "the power fails")
         machine.kill(daemon.process)
         ledger.hasTrouble()
         ledger.crashed()
         try endProcess()
         ledger.crashed()
+        if let seed {
+            try machine.cutPower(seed)
+            ledger.lostPower()
+        }
         // A daemon does not start on a full disk.
         machine.setFull(false)
         daemon = try Self.startDaemon(machine, settings)
@@ -164,8 +199,7 @@ final class World {
     /// Waits until all threads of the daemon have ended.
     private func endProcess() throws {
         for (call, _) in calls { call.exchange.hangUp() }
-        upstream.open()
-        authorizer?.open()
+        for service in services { service.open() }
         let areOver = machine.wait(.seconds(20)) { calls.allSatisfy { $0.call.exchange.isOver } }
         if !areOver { ledger.complain(5, "requests do not end after their clients have left") }
         noteCalls()
@@ -179,10 +213,7 @@ final class World {
 
     /// Returns the broken laws.
     func run() throws -> [String] {
-        defer {
-            upstream.stop()
-            authorizer?.stop()
-        }
+        defer { for service in services { service.stop() } }
         for step in plan.steps {
             try perform(step)
             noteCalls()
@@ -198,7 +229,7 @@ final class World {
         var random = SplitMix(seed: step.draw)
         switch step.actor {
         case .client(let index): act(clients[index], &random)
-        case .upstream: change(upstream, &random)
+        case .upstream(let route): change(upstreams[route], &random)
         case .authorizer: if let authorizer { change(authorizer, &random) }
         case .inspection: try changeVerdict(&random)
         case .operator_: try operate(&random)
@@ -216,7 +247,8 @@ final class World {
             return settle()
         }
         if random.once(in: 12) {
-            isAway.toggle()
+            let isAway = away.insert(service.name).inserted
+            if !isAway { away.remove(service.name) }
             ledger.tell("\(service.name) is \(isAway ? "away" : "back")")
             ledger.hasTrouble()
             service.setAway(isAway)
@@ -243,10 +275,20 @@ final class World {
     // MARK: Time and the machine
 
     private func passTime(_ random: inout SplitMix) {
-        let seconds = Int64([1, 5, 20, 90, 600][random.next(5)])
+        let seconds = [1, 5, 20, 90, 600, Self.lifetime * 2][random.next(6)]
         ledger.tell("\(seconds) s pass")
         machine.pass(seconds)
+        ledger.pass(seconds)
         tick()
+        if seconds > Self.lifetime { daemon.gateway.deliveries.removeOld(in: Retention.queues) }
+    }
+
+    /// The operator changes settings that change no outcome.
+    func reload() {
+        settings.interim.heartbeat = settings.interim.heartbeat == .zero ? .nanoseconds(1) : .zero
+        settings.inUseTimeout = .milliseconds(settings.inUseTimeout == .milliseconds(120) ? 60 : 120)
+        ledger.tell("operator: reload")
+        daemon.gateway.reload(settings)
     }
 
     /// Lets the queue see the time.
@@ -264,7 +306,8 @@ final class World {
 
     private func changeMachine(_ random: inout SplitMix) throws {
         switch random.next(6) {
-        case 0, 1, 2: try crash()
+        case 0, 1: try crash()
+        case 2: try crash(losingPower: random.next())
         case 3:
             machine.setFull(!machine.isFull)
             ledger.tell("the disk \(machine.isFull ? "is full" : "has room")")
@@ -289,10 +332,23 @@ final class World {
         }
         if started == nil { exchange.noteEnd() }
         machine.settle { exchange.isOver || exchange.isStuck || isServiceSlow }
+        checkIsNotDelayed(call, of: client)
         noteCalls()
     }
 
-    private var isServiceSlow: Bool { upstream.isSlow || authorizer?.isSlow == true }
+    /// A request waits for its client and for its own services, and not for those of another route.
+    private func checkIsNotDelayed(_ call: Call, of client: Client) {
+        let own = [upstreams[client.route]] + (authorizer.map { [$0] } ?? [])
+        let exchange = call.exchange
+        let isFree = machine.wait(.seconds(15)) {
+            exchange.isOver || exchange.isStuck || own.contains { $0.isSlow }
+        }
+        if !isFree {
+            ledger.complain(5, "a request of \(client.name) waits, but not for its own services")
+        }
+    }
+
+    private var isServiceSlow: Bool { services.contains { $0.isSlow } }
 
     /// Waits until all requests are over or wait for the driver.
     func settle() {

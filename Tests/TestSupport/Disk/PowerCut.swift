@@ -15,9 +15,9 @@
 // directory's changes.
 // `Order.apart` assumes no relation between directories.
 
-struct PowerCut: Sendable, CustomStringConvertible {
+package struct PowerCut: Sendable, CustomStringConvertible {
     /// The bytes of each file that were not durable.
-    enum Content: Sendable, CaseIterable {
+    package enum Content: Sendable, CaseIterable {
         case lost
         case kept
         /// New size, blocks of zeros.
@@ -30,11 +30,11 @@ struct PowerCut: Sendable, CustomStringConvertible {
         case torn
 
         /// Whether a part can survive without the rest.
-        var mayTear: Bool { self == .garbage || self == .torn }
+        package var mayTear: Bool { self == .garbage || self == .torn }
     }
 
     /// The changes of directories that were not durable.
-    enum Names: Sendable, CaseIterable {
+    package enum Names: Sendable, CaseIterable {
         case undone
         case kept
         /// The changes before a directory's first removal survive.
@@ -44,17 +44,21 @@ struct PowerCut: Sendable, CustomStringConvertible {
         case some
     }
 
-    enum Order: Sendable, CaseIterable { case journal, log, apart }
+    package enum Order: Sendable, CaseIterable { case journal, log, apart }
 
-    var content: Content
-    var names: Names
-    var order: Order
-    var seed: UInt64 = 1
+    package var content: Content
+    package var names: Names
+    package var order: Order
+    package var seed: UInt64
 
-    var description: String { "cut(\(content),\(names),\(order),\(seed))" }
+    package init(content: Content, names: Names, order: Order, seed: UInt64 = 1) {
+        (self.content, self.names, self.order, self.seed) = (content, names, order, seed)
+    }
 
-    func after(_ model: DiskModel) -> DiskModel {
-        var random = Seeded(seed)
+    package var description: String { "cut(\(content),\(names),\(order),\(seed))" }
+
+    package func after(_ model: DiskModel) -> DiskModel {
+        var random = SplitMix(seed: seed)
         let entries: [DiskModel.Node: [String: DiskModel.Node]]
         switch order {
         case .journal, .log:
@@ -74,7 +78,7 @@ struct PowerCut: Sendable, CustomStringConvertible {
 
     // MARK: Content
 
-    private func bytes(_ file: DiskModel.File, _ random: inout Seeded) -> [UInt8] {
+    private func bytes(_ file: DiskModel.File, _ random: inout SplitMix) -> [UInt8] {
         let flushed = file.flushed
         switch content {
         case .lost: return file.durable
@@ -105,7 +109,7 @@ struct PowerCut: Sendable, CustomStringConvertible {
         _ block: Range<Int>,
         of bytes: inout [UInt8],
         _ isZeros: Bool,
-        _ random: inout Seeded
+        _ random: inout SplitMix
     ) {
         for index in block.clamped(to: 0..<bytes.count) {
             bytes[index] = isZeros ? 0 : UInt8(truncatingIfNeeded: random.next())
@@ -114,7 +118,7 @@ struct PowerCut: Sendable, CustomStringConvertible {
 
     // MARK: Names
 
-    private func lastOrder(_ model: DiskModel, _ random: inout Seeded) -> Int {
+    private func lastOrder(_ model: DiskModel, _ random: inout SplitMix) -> Int {
         let orders = Set(model.folders.values.flatMap { $0.changes.map(\.order) })
         // With a journal, the last sync included all earlier changes.
         let least = order == .journal ? model.ordered : 0
@@ -128,7 +132,7 @@ struct PowerCut: Sendable, CustomStringConvertible {
 
     private func apart(
         _ model: DiskModel,
-        _ random: inout Seeded
+        _ random: inout SplitMix
     ) -> [DiskModel.Node: [String: DiskModel.Node]] {
         var kept: [DiskModel.Node: Int] = [:]
         for (node, folder) in model.folders.sorted(by: { $0.key < $1.key }) {
@@ -170,7 +174,7 @@ struct PowerCut: Sendable, CustomStringConvertible {
 
 extension PowerCut {
     /// Tried at every call.
-    static let corners: [PowerCut] = [
+    package static let corners: [PowerCut] = [
         PowerCut(content: .lost, names: .undone, order: .journal),
         PowerCut(content: .zeros, names: .kept, order: .journal),
         PowerCut(content: .garbage, names: .kept, order: .journal),
@@ -182,8 +186,8 @@ extension PowerCut {
         PowerCut(content: .lost, names: .removals, order: .apart),
     ]
 
-    static func random(_ seed: UInt64) -> PowerCut {
-        var random = Seeded(seed)
+    package static func random(_ seed: UInt64) -> PowerCut {
+        var random = SplitMix(seed: seed)
         let content = random.pick([Content.torn, .torn, .torn] + Content.allCases) ?? .torn
         return PowerCut(
             content: content,
@@ -192,23 +196,4 @@ extension PowerCut {
             seed: seed
         )
     }
-}
-
-/// A SplitMix64 generator.
-struct Seeded: RandomNumberGenerator {
-    private var state: UInt64
-
-    init(_ seed: UInt64) { state = seed }
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9e37_79b9_7f4a_7c15
-        var mixed = state
-        mixed = (mixed ^ (mixed >> 30)) &* 0xbf58_476d_1ce4_e5b9
-        mixed = (mixed ^ (mixed >> 27)) &* 0x94d0_49bb_1331_11eb
-        return mixed ^ (mixed >> 31)
-    }
-
-    mutating func next(_ count: Int) -> Int { Int(next() % UInt64(count)) }
-
-    mutating func pick<T>(_ values: [T]) -> T? { values.isEmpty ? nil : values[next(values.count)] }
 }

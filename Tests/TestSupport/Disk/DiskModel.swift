@@ -12,32 +12,32 @@
 
 import Foundation
 
-struct DiskModel {
+package struct DiskModel: Sendable {
     /// A file or directory, independent of its names.
-    typealias Node = Int
+    package typealias Node = Int
 
     /// The unit that a disk writes completely or not at all.
-    static let sector = 512
+    package static let sector = 512
     /// The unit that a disk can lose while writing to it.
-    static let block = 4096
-    static let root: Node = 0
+    package static let block = 4096
+    package static let root: Node = 0
 
-    struct File {
-        var durable: [UInt8] = []
-        var current: [UInt8] = []
+    package struct File: Sendable {
+        package var durable: [UInt8] = []
+        package var current: [UInt8] = []
         /// The sectors of `current` that the next fdatasync writes.
-        var dirty: Set<Int> = []
+        package var dirty: Set<Int> = []
         /// Blocks whose durable bytes were overwritten since.
-        var overwritten: Set<Int> = []
+        package var overwritten: Set<Int> = []
         /// The overwritten blocks that a failed fdatasync may have written.
-        var doubtful: Set<Int> = []
+        package var doubtful: Set<Int> = []
         /// No older bytes may stay beyond this size.
-        var leastSize = 0
+        package var leastSize = 0
         /// The sizes since the last fdatasync.
-        var sizes: [Int] = [0]
+        package var sizes: [Int] = [0]
 
         /// fdatasync makes these bytes durable; they differ from `current` after a failed one.
-        var flushed: [UInt8] {
+        package var flushed: [UInt8] {
             var bytes = Array(durable.prefix(leastSize))
             bytes.resize(to: current.count)
             for sector in dirty { bytes.copySector(sector, from: current) }
@@ -45,7 +45,7 @@ struct DiskModel {
         }
 
         /// The range of bytes that a power failure may destroy in each block.
-        var losable: [Range<Int>] {
+        package var losable: [Range<Int>] {
             let size = DiskModel.block
             let added = Set(dirty.map { $0 * DiskModel.sector / size })
             let kept = min(durable.count, leastSize)
@@ -57,36 +57,38 @@ struct DiskModel {
         }
     }
 
-    struct Change {
-        var name: String
+    package struct Change: Sendable {
+        package var name: String
         /// nil if the name is removed.
-        var node: Node?
+        package var node: Node?
         /// Among all changes; both changes of a rename share one.
-        var order: Int
-        var isMove = false
+        package var order: Int
+        package var isMove = false
     }
 
-    struct Folder {
-        var durable: [String: Node] = [:]
-        var changes: [Change] = []
+    package struct Folder: Sendable {
+        package var durable: [String: Node] = [:]
+        package var changes: [Change] = []
 
-        func entries(after count: Int) -> [String: Node] {
+        package func entries(after count: Int) -> [String: Node] {
             var entries = durable
             for change in changes.prefix(count) { entries[change.name] = change.node }
             return entries
         }
     }
 
-    private(set) var files: [Node: File] = [:]
-    private(set) var folders: [Node: Folder] = [root: Folder()]
+    package private(set) var files: [Node: File] = [:]
+    package private(set) var folders: [Node: Folder] = [root: Folder()]
     /// If the file system keeps their order, all changes up to this one survive.
-    private(set) var ordered = 0
+    package private(set) var ordered = 0
     private var lastOrder = 0
     private var lastNode = root
 
+    package init() {}
+
     // MARK: Queries
 
-    func node(_ path: String) -> Node? {
+    package func node(_ path: String) -> Node? {
         var node = Self.root
         for name in path.split(separator: "/") where name != "." {
             guard let folder = folders[node] else { return nil }
@@ -102,11 +104,11 @@ struct DiskModel {
         return node
     }
 
-    var paths: [String: Node] {
+    package var paths: [String: Node] {
         tree(entries: folders.mapValues { $0.entries(after: $0.changes.count) }).files
     }
 
-    func tree(entries: [Node: [String: Node]]) -> (files: [String: Node], folders: Set<String>) {
+    package func tree(entries: [Node: [String: Node]]) -> (files: [String: Node], folders: Set<String>) {
         var found: [String: Node] = [:]
         var seen: Set<String> = []
         func walk(_ node: Node, _ path: String) {
@@ -127,23 +129,23 @@ struct DiskModel {
     // MARK: Changes
 
     /// Makes a file or directory without a name.
-    mutating func make(isFolder: Bool) -> Node {
+    package mutating func make(isFolder: Bool) -> Node {
         lastNode += 1
         if isFolder { folders[lastNode] = Folder() } else { files[lastNode] = File() }
         return lastNode
     }
 
-    mutating func write(_ bytes: [UInt8], to node: Node, at position: Int) {
+    package mutating func write(_ bytes: [UInt8], to node: Node, at position: Int) {
         files[node]?.write(bytes, at: position)
     }
 
-    mutating func truncate(_ node: Node, to size: Int) { files[node]?.truncate(to: size) }
+    package mutating func truncate(_ node: Node, to size: Int) { files[node]?.truncate(to: size) }
 
-    mutating func sync(_ node: Node, succeeds: Bool = true) {
+    package mutating func sync(_ node: Node, succeeds: Bool = true) {
         files[node]?.sync(succeeds: succeeds)
     }
 
-    mutating func syncFolder(_ path: String) {
+    package mutating func syncFolder(_ path: String) {
         guard let node = node(path), let folder = folders[node] else { return }
         ordered = max(ordered, folder.changes.last?.order ?? 0)
         folders[node] = Folder(durable: folder.entries(after: folder.changes.count))
@@ -152,7 +154,7 @@ struct DiskModel {
         }
     }
 
-    mutating func syncAll() {
+    package mutating func syncAll() {
         for node in files.keys { sync(node) }
         for (node, folder) in folders {
             folders[node] = Folder(durable: folder.entries(after: folder.changes.count))
@@ -176,12 +178,12 @@ struct DiskModel {
         }
     }
 
-    mutating func enter(_ node: Node?, as path: String) {
+    package mutating func enter(_ node: Node?, as path: String) {
         lastOrder += 1
         add(node, path, isMove: false)
     }
 
-    mutating func rename(_ source: String, to target: String) {
+    package mutating func rename(_ source: String, to target: String) {
         guard let node = node(source) else { preconditionFailure("nothing is at '\(source)'") }
         // If both are one file, both stay (rename(2)).
         guard node != self.node(target) else { return }
@@ -203,7 +205,7 @@ struct DiskModel {
 
 extension DiskModel {
     /// All that is left after a power failure is durable.
-    init(files: [Node: [UInt8]], entries: [Node: [String: Node]], of old: DiskModel) {
+    package init(files: [Node: [UInt8]], entries: [Node: [String: Node]], of old: DiskModel) {
         for (node, bytes) in files {
             var file = File(durable: bytes, current: bytes)
             file.leastSize = bytes.count
@@ -256,13 +258,13 @@ extension DiskModel.File {
 }
 
 extension [UInt8] {
-    mutating func resize(to size: Int) {
+    package mutating func resize(to size: Int) {
         if count > size { removeLast(count - size) }
         if count < size { self += [UInt8](repeating: 0, count: size - count) }
     }
 
     /// As far as both files have it.
-    mutating func copySector(_ sector: Int, from source: [UInt8]) {
+    package mutating func copySector(_ sector: Int, from source: [UInt8]) {
         let start = sector * DiskModel.sector
         let end = Swift.min(start + DiskModel.sector, Swift.min(count, source.count))
         guard start < end else { return }
@@ -273,7 +275,7 @@ extension [UInt8] {
     }
 
     /// In one call, for speed.
-    func begins(with other: [UInt8]) -> Bool {
+    package func begins(with other: [UInt8]) -> Bool {
         guard other.count <= count else { return false }
         return other.isEmpty || memcmp(self, other, other.count) == 0
     }
