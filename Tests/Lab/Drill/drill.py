@@ -19,7 +19,7 @@ import packages
 import roots
 from day import Day
 from lab.namespaces import remove_left
-from lab.processes import wait
+from lab.processes import PATH, lacking, wait
 from lab.report import Transcript
 from machine import CGROUPS, NAME, Machine, remove_cgroup
 from roots import Unavailable
@@ -63,29 +63,17 @@ def enter_namespace():
     if os.geteuid() != 0:
         print("SKIPPED make drill: it boots machines, which requires root")
         sys.exit(0)
-    for tool in ("unshare", "nsenter", "systemd-nspawn", "debootstrap"):
-        if not shutil.which(tool):
-            print(f"SKIPPED make drill: {tool} is missing (deploy/install-dependencies.sh drill)")
-            sys.exit(0)
-    command = ["unshare", "--mount", "--propagation", "private"]
-    if subprocess.run(
-        command + ["mount", "-t", "cgroup2", "cgroup2", CGROUPS], capture_output=True
-    ).returncode:
+    os.environ["PATH"] = PATH
+    if reason := lacking("drill", "unshare", "nsenter", "systemd-nspawn", "debootstrap"):
+        print(f"SKIPPED make drill: {reason}")
+        sys.exit(0)
+    namespace = ["unshare", "--mount", "--propagation", "private", "sh", "-c"]
+    mount = f"mount -t cgroup2 cgroup2 {CGROUPS}"
+    if subprocess.run([*namespace, mount], capture_output=True).returncode:
         print("SKIPPED make drill: this host does not allow mounting a cgroup hierarchy")
         sys.exit(0)
-    os.execvp(
-        command[0],
-        command
-        + [
-            "sh",
-            "-c",
-            f'mount -t cgroup2 cgroup2 {CGROUPS} && exec "$@"',
-            "sh",
-            sys.executable,
-            os.path.join(HERE, "drill.py"),
-            IN_NAMESPACE,
-        ],
-    )
+    program = [sys.executable, os.path.join(HERE, "drill.py"), IN_NAMESPACE]
+    os.execvp(namespace[0], [*namespace, f'{mount} && exec "$@"', "sh", *program])
 
 
 def chosen(names):
@@ -93,9 +81,7 @@ def chosen(names):
     unknown = set(names) - set(SCENES)
     if unknown:
         sys.exit(f"unknown scenes: {' '.join(sorted(unknown))}; known scenes: {' '.join(SCENES)}")
-    return [
-        scene for name, scenes in SCENES.items() if name in names or name == "install" for scene in scenes
-    ]
+    return [scene for name, scenes in SCENES.items() if name in names or name == "install" for scene in scenes]
 
 
 def made(suite):
@@ -118,12 +104,7 @@ def play(suite, scenes, transcript):
             for deb in debs:
                 shutil.copy(deb, os.path.join(root, "root"))
             transcript.say(f"A clean Debian {suite}, booted: {versions(machine)}")
-            day = Day(
-                machine,
-                [os.path.basename(deb) for deb in debs],
-                os.path.join(HERE, "inside"),
-                cached,
-            )
+            day = Day(machine, [os.path.basename(deb) for deb in debs], os.path.join(HERE, "inside"), cached)
             for scene in scenes:
                 day.play(scene)
                 if scene is scenes[0]:

@@ -8,10 +8,11 @@ this program has ended: no process and no mount is left behind.
 import difflib
 import os
 import subprocess
+import typing
 
 from roots import Unavailable
 
-from lab.processes import Process, children, wait
+from lab.processes import Process, wait
 
 CGROUPS = "/sys/fs/cgroup"
 
@@ -46,12 +47,11 @@ def remove_cgroup(cgroup):
     return True
 
 
-class Result:
+class Result(typing.NamedTuple):
     """The result of a command: its exit status and its interleaved outputs."""
 
-    def __init__(self, status, output):
-        self.status = status
-        self.output = output
+    status: int
+    output: str
 
     @property
     def ok(self):
@@ -79,19 +79,11 @@ class Machine:
         self._guard = subprocess.Popen(
             ["sh", "-c", GUARD, "sh", self._cgroup], stdin=subprocess.PIPE, start_new_session=True
         )
-        with open(self.root + ".console", "w") as console:
-            self._process = subprocess.Popen(
-                ["systemd-nspawn", *OPTIONS.split(), "--console=pipe", f"--machine={self._name}"]
-                + [self._network(), "-D", self.root],
-                stdin=subprocess.DEVNULL,
-                stdout=console,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                preexec_fn=self._enter_cgroup,
-            )
-        if not wait(60, self._is_booted, 0.1) or self._process.poll() is not None:
-            with open(self.root + ".console") as console:
-                said = console.read().strip().splitlines()[-3:] or ["no output"]
+        command = ["systemd-nspawn", *OPTIONS.split(), "--console=pipe", f"--machine={self._name}"]
+        command += [self._network(), "-D", self.root]
+        self._process = Process(command, self.root + ".console", preexec_fn=self._enter_cgroup)
+        if not wait(60, self._is_booted, 0.1) or self._process.status is not None:
+            said = self._process.said().strip().splitlines()[-3:] or ["no output"]
             raise Unavailable("systemd did not boot under systemd-nspawn: " + " / ".join(said))
         # PID 1 brings the interface up if it may, which it cannot in a container within a container.
         if not self.quietly("test $(($(cat /sys/class/net/lo/flags) & 1)) = 1").ok:
@@ -102,14 +94,11 @@ class Machine:
 
     def power_off(self):
         """Shuts the machine down, orderly if possible; may be called at any time and repeatedly."""
-        if self._process and self._process.poll() is None:
+        if self._process and self._process.status is None:
             if self._leader:
                 self.quietly("systemctl --no-block poweroff", timeout=5)
-            try:
-                self._process.wait(20)
-            except subprocess.TimeoutExpired:
+            if self._process.wait(20) is None:
                 self._process.kill()
-                self._process.wait()
         self._leader = None
         wait(10, lambda: remove_cgroup(self._cgroup))
         if self._guard:
@@ -124,19 +113,17 @@ class Machine:
         try:
             os.mkdir(self._cgroup)
         except OSError as error:
-            raise Unavailable(
-                f"no cgroup can be made at {self._cgroup}: {error.strerror}"
-            ) from None
+            raise Unavailable(f"no cgroup can be made at {self._cgroup}: {error.strerror}") from None
 
     def _enter_cgroup(self):
         with open(os.path.join(self._cgroup, "cgroup.procs"), "w") as members:
             members.write("0")
 
     def _is_booted(self):
-        if self._process.poll() is not None:
+        if self._process.status is not None:
             return True
         if self._leader is None:
-            first = children(self._process.pid)[:1]
+            first = self._process.children[:1]
             if not first:
                 return False
             self._leader = first[0]
@@ -164,9 +151,8 @@ class Machine:
                 env=ENVIRONMENT,
             )
         except subprocess.TimeoutExpired as error:
-            return Result(
-                124, (error.stdout or b"").decode(errors="replace") + f"\n(timed out after {timeout} s)"
-            )
+            said = (error.stdout or b"").decode(errors="replace")
+            return Result(124, said + f"\n(timed out after {timeout} s)")
         return Result(done.returncode, done.stdout.decode(errors="replace"))
 
     def start(self, command):
@@ -196,7 +182,9 @@ class Machine:
         os.chmod(path, mode)
 
     def edit(self, path, change):
-        """Changes a file as an editor does, and prints the changed lines."""
+        """Changes a file, or a new one, as an editor does, and prints the changed lines."""
+        if not os.path.exists(self.path(path)):
+            self.write(path, "")
         with open(self.path(path)) as file:
             before = file.read()
         after = change(before)
@@ -204,9 +192,7 @@ class Machine:
             file.write(after)
         self.transcript.command(f"editor {path}", self._prompt)
         lines = difflib.unified_diff(before.splitlines(), after.splitlines(), n=0, lineterm="")
-        self.transcript.output(
-            "\n".join(l for l in lines if not l.startswith(("---", "+++", "@@"))), limit=24
-        )
+        self.transcript.output("\n".join(l for l in lines if not l.startswith(("---", "+++", "@@"))), limit=24)
 
 
 class Background(Process):

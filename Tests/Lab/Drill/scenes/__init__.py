@@ -1,41 +1,11 @@
 """The scenes of the day, in order, by module name."""
 
-from . import (
-    configurations,
-    crashes,
-    diagnosis,
-    install,
-    nodes,
-    outage,
-    removal,
-    room,
-    settings,
-    timer,
-    upgrade,
-    uploads,
-    upstream,
-    watch,
-)
+import importlib
 
-SCENES = {
-    module.__name__.rsplit(".", 1)[1]: module.SCENES
-    for module in (
-        install,
-        uploads,
-        watch,
-        settings,
-        crashes,
-        room,
-        diagnosis,
-        upstream,
-        outage,
-        timer,
-        upgrade,
-        nodes,
-        removal,
-        configurations,
-    )
-}
+NAMES = (
+    "install uploads watch settings crashes room diagnosis upstream outage timer upgrade nodes removal configurations"
+).split()
+SCENES = {name: importlib.import_module(f"{__name__}.{name}").SCENES for name in NAMES}
 
 # The scenes that CI plays: an operator's main tasks, without the slow scenes that rarely change.
 SAMPLE = ("uploads", "outage", "upgrade", "removal", "configurations")
