@@ -24,6 +24,9 @@ STORED = "/srv/application/stored"
 URL = "http://uploads.example/files/"
 UNITS = "-u spoolgate.service -u spoolgate.socket -u spoolgate-purge.service"
 CURL = "curl -sS -u alice:secret"
+ADMIN = "http://uploads.example/-/spoolgate"
+APPLICATION = "http://127.0.0.1:3000"
+MODULE = "libnginx-mod-http-interim"
 
 APPLICATION_UNIT = f"""[Unit]
 Description=The application that gets the uploads
@@ -123,6 +126,24 @@ class Day:
         self.check(result.ok, sentence, f"exit {result.status}")
         return result
 
+    def must_show(self, command, text, sentence, **options):
+        """Runs a command whose output must contain a text."""
+        result = self.machine.run(command, **options)
+        self.check(text in result.output, sentence, f"exit {result.status}\n{result.output}")
+
+    def apt(self, words, sentence, machine=None):
+        """Runs apt in /root, with the host's network; it must succeed."""
+        result = (machine or self.machine).run(f"cd /root && apt {words}", timeout=300, network=True)
+        self.check(result.ok, sentence, result.output[-3000:])
+        return result
+
+    def install_packages(self, sentence):
+        return self.apt("install -y " + " ".join(f"./{name}" for name in self.packages), sentence)
+
+    def package(self, name):
+        """The file of a package."""
+        return next(package for package in self.packages if package.startswith(f"{name}_"))
+
     def value(self, command):
         return self.machine.quietly(command).output.strip()
 
@@ -146,6 +167,16 @@ class Day:
         before = set(self.value(workers).split())
         self.must("nginx -t && systemctl reload nginx", "nginx accepts its configuration")
         wait(20, lambda: not before & set(self.value(workers).split()))
+
+    def open_admin(self):
+        """Includes the status page and the metrics in the site."""
+        include = "include /usr/share/spoolgate/nginx/admin"
+        self.machine.edit(SNIPPET, lambda text: text.replace(f"#{include}", include))
+
+    def start_application(self, url=APPLICATION):
+        self.run("systemctl start application")
+        is_up = wait(20, lambda: self.value(f"curl -s {url}/") == "the application is up")
+        self.check(is_up, "the application is back")
 
     def set_value(self, text, path, value):
         """The settings with a value, in place of the line that sets or suggests it, or on a new line."""
@@ -175,6 +206,11 @@ class Day:
 
         self.machine.edit(SETTINGS, change)
 
+    def reload(self, sentence, **values):
+        """Edits values of the settings, and has the daemon read them."""
+        self.edit_settings(**values)
+        self.must("systemctl reload spoolgate", sentence)
+
     def arrives(self, name, content=None, size=None):
         """Declares that an upload must reach the application once, with this content or that of `upload`."""
         if content is None:
@@ -189,17 +225,28 @@ class Day:
     def resume(self, name, options="", **run):
         return self.machine.run(f"upload resume {name} {options}".strip(), **run)
 
-    def put(self, name, size, options=""):
-        """Sends an upload with curl, which does not resume."""
+    def make(self, name, size):
+        """Writes the file of an upload that must arrive."""
         self.arrives(name, size=size)
-        self.machine.write(f"/root/{name}", "")
         with open(self.machine.path(f"/root/{name}"), "wb") as file:
             file.write(random.Random(name).randbytes(size))
-        return self.machine.run(
-            f"{CURL} {options} -w 'status %{{http_code}}\\n' -T /root/{name} {URL}{name}".replace(
-                "  ", " "
-            )
-        )
+
+    def put(self, name, size):
+        """Sends an upload with curl, which does not resume."""
+        self.make(name, size)
+        return self.machine.run(f"{CURL} -w 'status %{{http_code}}\\n' -T /root/{name} {URL}{name}")
+
+    def check_answered(self, result, status, sentence, delivered=None):
+        """Checks the final status that a client printed, and the delivery of the upload `delivered`."""
+        self.check(re.search(rf"(answered|status) {status}\b", result.output), sentence, result.output)
+        if delivered:
+            self.check_delivered(delivered)
+
+    def check_status(self, url, status, sentence, options=""):
+        """Requests a page with the login."""
+        result = self.machine.run(f"{CURL} {options} -o /dev/null -w '%{{http_code}}\\n' {url}")
+        # curl may add an error, as for a response during the content.
+        self.check(str(status) in result.output.split(), sentence)
 
     def deliveries(self, name):
         """The digests of one upload in the application's log, one for each delivery."""

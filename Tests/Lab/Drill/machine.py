@@ -88,8 +88,8 @@ class Machine:
         # PID 1 brings the interface up if it may, which it cannot in a container within a container.
         if not self.quietly("test $(($(cat /sys/class/net/lo/flags) & 1)) = 1").ok:
             raise Unavailable("a machine under systemd-nspawn has no loopback network here")
-        # nspawn hides the kernel's boot identity behind its own file, but not from a service with its own /proc. Commands
-        # would be refused, as the scene `timer` tests.
+        # nspawn hides the kernel's boot identity behind its own file, but not from a service with its own /proc.
+        # Commands would be refused, as the scene `timer` tests.
         self.quietly("umount /proc/sys/kernel/random/boot_id")
 
     def power_off(self):

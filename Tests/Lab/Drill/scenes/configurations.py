@@ -10,9 +10,8 @@ import re
 
 import packages
 from .upgrade import repack
-from day import NODES, Scene
+from day import APPLICATION, MODULE, NODES, Scene
 
-MODULE = "libnginx-mod-http-interim"
 FOLDER = "/etc/nginx/drill"
 WHOLE = "/root/whole"
 SHARE = "/usr/share/spoolgate/nginx"
@@ -150,10 +149,7 @@ def lane(day, wants_module, word=""):
     """Checks that nginx writes content itself if the shipped module is loaded, and that uploads work in any case."""
     before = received(day)
     name = f"lane-{wants_module}{word}.bin".lower()
-    result = day.machine.run(f"upload send {name} 3000000")
-    day.arrives(name, size=3_000_000)
-    day.check("answered 201" in result.output, "an upload succeeds", result.output[-500:])
-    day.check_delivered(name)
+    day.check_answered(day.send(name, 3_000_000), 201, "an upload succeeds", name)
     how = "by itself" if wants_module else "through the gateway"
     day.check((received(day) > before) == wants_module, f"and nginx has sent it {how}")
 
@@ -166,58 +162,43 @@ def received(day):
     return int(found[1]) if found else 0
 
 
-def apt(day, words, sentence):
-    result = day.run(f"cd /root && apt {words}", timeout=300, network=True, limit=4)
-    day.check(result.ok, sentence, result.output[-2000:])
-    return result
-
-
-def install(day):
-    names = " ".join(f"./{name}" for name in day.packages)
-    apt(day, f"install -y {names}", "the packages are installed")
-
-
 def remove_each(day):
-    install(day)
-    day.edit_settings(routes__default__upstream="http://127.0.0.1:3000")
-    day.edit_settings(routes__default__anonymous="allow")
-    day.must(
-        "systemctl enable -q --now spoolgate && systemctl reload spoolgate", "the service starts"
-    )
+    day.install_packages("the packages are installed")
+    day.edit_settings(routes__default__upstream=APPLICATION, routes__default__anonymous="allow")
+    day.must("systemctl enable -q --now spoolgate && systemctl reload spoolgate", "the service starts")
     options = write(day)
     judge(day, options, "with all packages")
     lane(day, True)
     # No file of it is removed by a purge.
-    apt(day, "remove -y spoolgate-client", "the client's package: remove")
+    day.apt("remove -y spoolgate-client", "the client's package: remove")
     judge(day, options, "after remove of the client")
     # A file that nginx does not include.
     day.machine.write(OLD, "spool_receive on;\n")
     for step in ("remove", "purge"):
-        result = apt(day, f"{step} -y {MODULE}", f"the module's package: {step}")
+        result = day.apt(f"{step} -y {MODULE}", f"the module's package: {step}")
         if step == "remove":
             day.check(f"in {OLD}: remove these lines" in result.output, "it names a file that needs the module")
         judge(day, options, f"after {step} of the module")
     day.machine.quietly(f"rm {OLD}")
     lane(day, False)
-    install(day)
+    day.install_packages("the packages are installed again")
     judge(day, options, "with all packages again")
     for name in ("spoolgate", MODULE):
-        made = repack(day, NEW, name)
-        day.check(made.ok, f"version {NEW} of {name} is built", made.output)
-        apt(day, f"install -y ./{name}_{NEW}_amd64.deb </dev/null", f"{name}: upgrade, without a prompt")
+        repack(day, NEW, name)
+        day.apt(f"install -y ./{name}_{NEW}_amd64.deb </dev/null", f"{name}: upgrade, without a prompt")
         judge(day, options, f"after the upgrade of {name}")
     lane(day, True, "upgraded")
     for step in ("remove", "purge"):
-        apt(day, f"{step} -y spoolgate", f"the gateway's package: {step}")
+        day.apt(f"{step} -y spoolgate", f"the gateway's package: {step}")
         judge(day, options, f"after {step} of the gateway")
-    apt(day, f"remove -y {MODULE}", "the module's package, after the gateway's: remove")
+    day.apt(f"remove -y {MODULE}", "the module's package, after the gateway's: remove")
     judge(day, options, "without gateway and module")
 
 
 def purge_all(day):
-    install(day)
+    day.install_packages("the packages are installed")
     options = write(day)
-    result = apt(day, f"purge -y spoolgate spoolgate-client {MODULE}", "all packages: purge")
+    result = day.apt(f"purge -y spoolgate spoolgate-client {MODULE}", "all packages: purge")
     day.check("kept /etc/nginx/conf.d/spoolgate.conf" in result.output, "it names the file that stays for nginx")
     judge(day, options, "after a purge of everything at once")
     day.must("test -s /etc/nginx/conf.d/spoolgate.conf", "the names exist")

@@ -3,14 +3,13 @@
 import json
 import re
 
-from day import SNIPPET, Scene
+from day import ADMIN, URL, Scene
 from lab.processes import wait
 
 LIVE = "spoolgate check --live"
 DROP_IN = "/etc/systemd/system/spoolgate.service.d/nowhere.conf"
 SOCKET_DROP_IN = "/etc/systemd/system/spoolgate.socket.d/override.conf"
-ADMIN = "http://uploads.example/-/spoolgate"
-LOGIN = "-u alice:secret"
+RESTARTS = "systemctl show -P NRestarts spoolgate.service"
 # Uploads of earlier scenes may need attention.
 WELL = (["ok"], ["warn"])
 
@@ -43,36 +42,25 @@ def crash_loop(day):
     status, found = look(day, "units", "daemon")
     day.check(levels(found, "units") == ["ok"], "the units run", said(found))
     day.check(levels(found, "daemon") in WELL, "and the daemon reports its state", said(found))
-    day.machine.write(DROP_IN, "")
     day.machine.edit(DROP_IN, lambda _: "[Service]\nReadWritePaths=/srv/nowhere\n")
     result = day.run("systemctl daemon-reload && systemctl restart spoolgate")
     day.check(not result.ok, "the service does not start")
-    restarts = "systemctl show -P NRestarts spoolgate.service"
-    wait(30, lambda: int(day.value(restarts)) >= 3)
+    wait(30, lambda: int(day.value(RESTARTS)) >= 3)
     day.run("systemctl is-active spoolgate.socket spoolgate.service")
     # At any point of the loop.
     seen = []
     for _ in range(6):
         status, found = look(day, "units", "daemon", "socket")
         seen.append((status, levels(found, "units"), levels(found, "daemon")))
-    day.check(
-        all(one == (69, ["fail"], ["fail"]) for one in seen),
-        "at any time, units and daemon fail, while the socket listens",
-        f"{seen}",
-    )
-    day.check(
-        "does not stay up" in said(found) and "ReadWritePaths=" in said(found),
-        "the report has the number of restarts and the advice",
-        said(found),
-    )
+    always = all(one == (69, ["fail"], ["fail"]) for one in seen)
+    day.check(always, "at any time, units and daemon fail, while the socket listens", seen)
+    is_told = "does not stay up" in said(found) and "ReadWritePaths=" in said(found)
+    day.check(is_told, "the report has the number of restarts and the advice", said(found))
     day.run(f"rm -r {DROP_IN.rsplit('/', 1)[0]} && systemctl daemon-reload")
     wait(20, day.is_active)
     status, found = look(day, "units", "daemon")
-    day.check(
-        levels(found, "units") == ["fail"] and "does not stay up" in said(found),
-        "immediately after that it still fails",
-        said(found),
-    )
+    fails = levels(found, "units") == ["fail"] and "does not stay up" in said(found)
+    day.check(fails, "immediately after that it still fails", said(found))
     day.must("systemctl restart spoolgate", "after a manual start, the count begins anew")
     status, found = look(day, "units", "daemon")
     day.check(levels(found, "units") == ["ok"], "and all is ok", said(found))
@@ -80,17 +68,12 @@ def crash_loop(day):
 
 def short_lives(day):
     """The daemon serves, and ends after some seconds, repeatedly."""
-    day.machine.write(DROP_IN, "")
     day.machine.edit(DROP_IN, lambda _: "[Service]\nRuntimeMaxSec=3\nRestartSec=100ms\n")
     day.run("systemctl daemon-reload && systemctl restart spoolgate")
-    restarts = "systemctl show -P NRestarts spoolgate.service"
-    wait(40, lambda: int(day.value(restarts)) >= 3 and day.is_active())
+    wait(40, lambda: int(day.value(RESTARTS)) >= 3 and day.is_active())
     status, found = look(day, "units")
-    day.check(
-        status == 69 and levels(found, "units") == ["fail"],
-        "while it serves, the units still fail",
-        said(found),
-    )
+    fails = status == 69 and levels(found, "units") == ["fail"]
+    day.check(fails, "while it serves, the units still fail", said(found))
     day.run(f"rm -r {DROP_IN.rsplit('/', 1)[0]} && systemctl daemon-reload && systemctl restart spoolgate")
 
 
@@ -122,36 +105,24 @@ def masked(day):
 def other_user(day):
     """nginx's workers run as another user than Debian's, as with packages from nginx.org."""
     day.machine.quietly("useradd --system --user-group --no-create-home nginx")
-    day.machine.edit(
-        SNIPPET,
-        lambda text: text.replace("#include /usr/share/spoolgate/nginx/admin", "include /usr/share/spoolgate/nginx/admin"),
-    )
+    day.open_admin()
     day.machine.edit("/etc/nginx/nginx.conf", lambda text: text.replace("user www-data;", "user nginx;"))
     day.must("systemctl restart nginx", "nginx runs as user nginx")
     status, found = look(day, "socket", "admin")
-    day.check(
-        (levels(found, "socket"), levels(found, "admin")) == (["fail"], ["fail"]),
-        "both sockets that its workers cannot open are named",
-        said(found),
-    )
+    fail = (levels(found, "socket"), levels(found, "admin")) == (["fail"], ["fail"])
+    day.check(fail, "both sockets that its workers cannot open are named", said(found))
     day.check("SocketGroup=nginx" in said(found), "and the group that fixes it", said(found))
     day.check("the status page and the metrics return 502" in said(found), "and what fails", said(found))
-    result = day.run(f"curl -sS {LOGIN} -o /dev/null -w '%{{http_code}}\\n' {ADMIN}/live")
-    day.check(result.output.strip() == "502", "as the page does")
-    day.machine.write(SOCKET_DROP_IN, "")
+    day.check_status(f"{ADMIN}/live", 502, "as the page does")
     day.machine.edit(SOCKET_DROP_IN, lambda _: "[Socket]\nSocketGroup=nginx\nSocketMode=0660\n")
     day.run("systemctl daemon-reload")
     fix = next(m for line in found for m in line["fix"] if "systemctl edit spoolgate.socket" in m)
     follow(day, fix.split("; then ")[1], "restarted as it says")
     day.run("stat -c '%U:%G %a %n' /run/spoolgate/*.sock")
     status, found = look(day, "socket", "admin")
-    day.check(
-        [line["level"] for line in found] == ["ok", "ok"],
-        "admin.sock has followed the group of spoolgate.socket",
-        said(found),
-    )
-    result = day.run(f"curl -sS {LOGIN} -o /dev/null -w '%{{http_code}}\\n' {ADMIN}/live")
-    day.check(result.output.strip() == "200", "and the page is served")
+    follows = [line["level"] for line in found] == ["ok", "ok"]
+    day.check(follows, "admin.sock has followed the group of spoolgate.socket", said(found))
+    day.check_status(f"{ADMIN}/live", 200, "and the page is served")
     day.run(f"rm -r {SOCKET_DROP_IN.rsplit('/', 1)[0]} && systemctl daemon-reload")
     day.machine.edit("/etc/nginx/nginx.conf", lambda text: text.replace("user nginx;", "user www-data;"))
     day.run(fix.split("; then ")[1] + " && systemctl restart nginx")
@@ -165,8 +136,7 @@ def login(day):
     day.run(f"mv {path} {path}.away")
     status, found = look(day, "login")
     day.check("does not exist" in said(found) and "403" in said(found), "a missing file is named", said(found))
-    result = day.run(f"curl -sS {LOGIN} -o /dev/null -w '%{{http_code}}\\n' {ADMIN}/live")
-    day.check(result.output.strip() == "403", "and nginx responds as reported")
+    day.check_status(f"{ADMIN}/live", 403, "and nginx responds as reported")
     day.run(f"mv {path}.away {path} && chmod 600 {path}")
     status, found = look(day, "login")
     day.check("may not read" in said(found), "a closed one is named", said(found))
@@ -174,8 +144,9 @@ def login(day):
     follow(day, fix, "its advice works")
     status, found = look(day, "login")
     day.check("fail" not in levels(found, "login"), "and the login is ok", said(found))
-    result = day.run("spoolgate probe http://uploads.example/files/ --local -H \"Authorization: Basic $(printf alice:wrong | base64)\"", limit=20)
-    day.check("'alice' and its password in -H are refused" in result.output, "a wrong password is named")
+    wrong = "Authorization: Basic $(printf alice:wrong | base64)"
+    probe = f'spoolgate probe {URL} --local -H "{wrong}"'
+    day.must_show(probe, "'alice' and its password in -H are refused", "a wrong password is named", limit=20)
 
 
 LOOP = (

@@ -3,7 +3,7 @@
 import json
 import re
 
-from day import SETTINGS, SITE, SNIPPET, Scene
+from day import APPLICATION, SETTINGS, SITE, SNIPPET, Scene
 
 # The existing site: its own names for its users, a login and a certificate; after the installation it gets one more
 # line.
@@ -31,27 +31,16 @@ OPEN_SERVER = """server {
 
 
 def install(day):
-    names = " ".join(f"./{name}" for name in day.packages)
-    result = day.run(f"cd /root && apt install -y {names}", timeout=300, network=True)
-    if not day.check(
-        result.ok, "apt installs the packages and their dependencies", result.output[-3000:]
-    ):
+    if not day.install_packages("apt installs the packages and their dependencies").ok:
         return
     day.must("nginx -t", "nginx accepts its configuration")
-    running = day.run("systemctl is-active spoolgate.service spoolgate.socket")
-    day.check(
-        "active" not in running.output.split(), "no process of the gateway runs yet", running.output
-    )
+    running = day.run("systemctl is-active spoolgate.service spoolgate.socket").output
+    day.check("active" not in running.split(), "no process of the gateway runs yet", running)
     failed = day.value("systemctl list-units --failed --plain --no-legend")
     day.check(failed == "", "and no unit has failed", failed)
-    versions = [
-        day.value(f"{name} --version") for name in ("spoolgate-upload", "spoolgate-download")
-    ]
-    day.check(
-        versions == [day.value("spoolgate --version")] * 2,
-        "the client's command exists under both names",
-        f"{versions}",
-    )
+    versions = {day.value(f"{name} --version") for name in ("spoolgate-upload", "spoolgate-download")}
+    is_same = versions == {day.value("spoolgate --version")}
+    day.check(is_same, "the client's command exists under both names", versions)
     result = day.run("spoolgate check")
     day.check(
         not result.ok and "routes.default.upstream" in result.output and SETTINGS in result.output,
@@ -61,11 +50,8 @@ def install(day):
 
 def name_upstream(day):
     prepare_site(day)
-    day.must(
-        "systemctl enable -q --now application",
-        "the application responds on port 3000 as before",
-    )
-    day.edit_settings(routes__default__upstream="http://127.0.0.1:3000")
+    day.must("systemctl enable -q --now application", "the application responds on port 3000 as before")
+    day.edit_settings(routes__default__upstream=APPLICATION)
     day.machine.edit(SNIPPET, own_owner)
     day.machine.edit(SITE, include_snippet)
     result = day.must("spoolgate check", "the settings can be used")
@@ -86,9 +72,7 @@ def name_upstream(day):
 
 def own_owner(text):
     """The operator's own expression for the owner, which an upgrade must keep."""
-    return re.sub(
-        r"#(fastcgi_param +SPOOLGATE_OWNER )\$remote_user;.*", r"\1$uploader;", text
-    )
+    return re.sub(r"#(fastcgi_param +SPOOLGATE_OWNER )\$remote_user;.*", r"\1$uploader;", text)
 
 
 def include_snippet(text):
@@ -103,10 +87,8 @@ def prepare_site(day):
         "cat /root/certificate.pem /root/key.pem > /etc/nginx/uploads.pem && "
         "printf 'alice:%s\\n' $(openssl passwd -apr1 secret) > /etc/nginx/uploads.htpasswd"
     )
-    version = [
-        int(n) for n in re.search(r"nginx/(\d+)\.(\d+)\.(\d+)", day.value("nginx -v")).groups()
-    ]
-    is_new = version >= [1, 25, 1]
+    version = re.search(r"nginx/(\d+)\.(\d+)\.(\d+)", day.value("nginx -v")).groups()
+    is_new = tuple(map(int, version)) >= (1, 25, 1)
     words = {
         "http2_listen": "" if is_new else " http2",
         "http2_line": "\n    http2 on;" if is_new else "",
@@ -118,11 +100,9 @@ def forgotten_login(day):
     """A second site without a login: the gateway's settings still refuse its clients."""
     day.machine.edit(SITE, lambda text: text + OPEN_SERVER)
     day.reload_nginx()
-    result = day.run(
-        "seq 100000 > /root/open.txt; curl -sS -T /root/open.txt -w '\\nstatus %{http_code}\\n' "
-        "http://127.0.0.1:81/files/open.txt"
-    )
-    day.check("status 403" in result.output, "anonymous clients may not upload")
+    day.machine.quietly("seq 100000 > /root/open.txt")
+    upload = "curl -sS -T /root/open.txt -w '\\nstatus %{http_code}\\n' http://127.0.0.1:81/files/open.txt"
+    day.must_show(upload, "status 403", "anonymous clients may not upload")
     day.check(day.deliveries("open.txt") == [], "the application received nothing")
     day.machine.edit(SITE, lambda text: text.replace(OPEN_SERVER, ""))
     day.reload_nginx()
@@ -133,13 +113,8 @@ def look_at_units(day):
     day.check(result.output.split() == ["active"] * 3, "service, socket and timer are active")
     result = day.run("stat -c '%U:%G %a %F' /run/spoolgate/spoolgate.sock /var/spool/spoolgate")
     lines = result.output.splitlines()
-    day.check(
-        lines[:1] == ["spoolgate:www-data 660 socket"],
-        "only nginx's workers can connect to the socket",
-    )
-    day.check(
-        lines[1:] == ["spoolgate:spoolgate 700 directory"], "only the gateway can read the spool"
-    )
+    day.check(lines[:1] == ["spoolgate:www-data 660 socket"], "only nginx's workers can connect to the socket")
+    day.check(lines[1:] == ["spoolgate:spoolgate 700 directory"], "only the gateway can read the spool")
 
 
 def look_at_links(day):
@@ -149,9 +124,7 @@ def look_at_links(day):
         "nsenter -t $(systemctl show -P MainPID spoolgate) -m "
         f"sh -c 'touch {first} && ln {first} {second}; state=$?; rm -f {first} {second}; exit $state'"
     )
-    day.check(
-        result.ok, "the daemon can link a file of the spool elsewhere in /var/spool", result.output
-    )
+    day.check(result.ok, "the daemon can link a file of the spool elsewhere in /var/spool", result.output)
 
 
 def look_at_hardening(day):
@@ -169,14 +142,10 @@ def look_at_hardening(day):
     shown = dict(line.split("=", 1) for line in result.output.splitlines() if "=" in line)
     day.check(shown == wanted, "the unit has these settings", f"wanted {wanted}")
     process = day.main_process()
-    result = day.run(
-        f"grep -E '^(CapEff|CapBnd|NoNewPrivs|Seccomp|Seccomp_filters):' /proc/{process}/status"
-    )
+    result = day.run(f"grep -E '^(CapEff|CapBnd|NoNewPrivs|Seccomp|Seccomp_filters):' /proc/{process}/status")
     status = dict(re.findall(r"(\w+):\s*(\w+)", result.output))
-    day.check(
-        status.get("Seccomp") == "2" and int(status.get("Seccomp_filters", 0)) > 0,
-        "a system call filter is in force",
-    )
+    is_filtered = status.get("Seccomp") == "2" and int(status.get("Seccomp_filters", 0)) > 0
+    day.check(is_filtered, "a system call filter is in force")
     day.check(status.get("NoNewPrivs") == "1", "it cannot gain privileges")
     day.check(
         int(status.get("CapEff", "1"), 16) == int(status.get("CapBnd", "1"), 16) == 0,
@@ -184,12 +153,9 @@ def look_at_hardening(day):
     )
     spaces = day.run(f"readlink /proc/1/ns/user /proc/{process}/ns/user").output.split()
     day.check(len(set(spaces)) == 2, "it has its own user namespace")
-    for place, holds in (
-        ("/usr/bin", "Read-only file system"),
-        ("/etc/spoolgate", "Read-only file system"),
-    ):
-        result = day.run(f"nsenter -t {process} -m touch {place}/x")
-        day.check(holds in result.output, f"it sees {place} as read-only, even as root")
+    for place in ("/usr/bin", "/etc/spoolgate"):
+        touch = f"nsenter -t {process} -m touch {place}/x"
+        day.must_show(touch, "Read-only file system", f"it sees {place} as read-only, even as root")
     result = day.run("systemd-analyze security --no-pager spoolgate.service | tail -n 1")
     score = re.search(r"(\d+\.\d+)", result.output)
     day.check(score and float(score.group()) <= 1.5, "systemd rates its exposure at 1.5 or less")
@@ -198,22 +164,12 @@ def look_at_hardening(day):
 def look_at_journal(day):
     day.machine.quietly("journalctl --sync")
     result = day.run("journalctl -q -u spoolgate -o cat --no-pager", limit=6)
-    day.check(
-        not re.search(r"(?m)^(<\d>)?\d{4}-\d\d-\d\dT", result.output)
-        and not re.search(r"(?m)^<\d>", result.output),
-        "no line has a second timestamp or a priority left in its text",
-    )
-    lines = day.value(
-        "journalctl -q -o json --no-pager _SYSTEMD_UNIT=spoolgate.service"
-    ).splitlines()
-    started = [
-        entry["PRIORITY"]
-        for entry in map(json.loads, lines)
-        if "daemon started" in str(entry.get("MESSAGE"))
-    ]
-    day.transcript.command(
-        "journalctl -q -o json _SYSTEMD_UNIT=spoolgate.service | grep 'daemon started' | jq .PRIORITY"
-    )
+    is_marked = re.search(r"(?m)^(<\d>|\d{4}-\d\d-\d\dT)", result.output)
+    day.check(not is_marked, "no line has a second timestamp or a priority left in its text")
+    command = "journalctl -q -o json --no-pager _SYSTEMD_UNIT=spoolgate.service"
+    entries = map(json.loads, day.value(command).splitlines())
+    started = [entry["PRIORITY"] for entry in entries if "daemon started" in str(entry.get("MESSAGE"))]
+    day.transcript.command(f"{command} | grep 'daemon started' | jq .PRIORITY")
     day.transcript.output("\n".join(started))
     day.check(started == ["5"], "a line of level notice has the journal's priority 5")
 

@@ -53,25 +53,17 @@ def upgrade(day):
 
 
 def begin(day, second):
-    made = repack(day, NEW)
-    day.check(made.ok, f"version {NEW} is built", made.output)
+    repack(day, NEW)
     for version in (OLD, NEW):
         package = f"/root/spoolgate_{version}_amd64.deb"
         shutil.copy(day.machine.path(package), second.path(package))
-    result = second.run(
-        f"cd /root && apt install -y --no-install-recommends ./spoolgate_{OLD}_amd64.deb",
-        timeout=200,
-        network=True,
-    )
-    day.check(result.ok, f"a second machine has version {OLD}, like this one", result.output[-2000:])
+    install = f"install -y --no-install-recommends ./spoolgate_{OLD}_amd64.deb"
+    day.apt(install, f"a second machine has version {OLD}, like this one", second)
     settings = day.machine.read(SETTINGS)
     second.edit(SETTINGS, lambda _: settings)
     for name, machine in (("n1", day.machine), ("n2", second)):
         machine.run(f"echo 'node: {name}' | tee -a {SETTINGS}")
-        machine.write(DROP_IN, "")
-        machine.edit(
-            DROP_IN, lambda _: f"[Socket]\nListenStream=\nListenStream=127.0.0.1:{PORTS[name]}\n"
-        )
+        machine.edit(DROP_IN, lambda _: f"[Socket]\nListenStream=\nListenStream=127.0.0.1:{PORTS[name]}\n")
         day.check(machine.run(RESTART).ok, f"{name} serves")
     day.run(f"cp /usr/share/doc/spoolgate/examples/spoolgate_nodes.conf {NODES}")
     day.machine.edit(NODES, two_nodes)
@@ -104,16 +96,9 @@ def upgrade_each(day, machines):
     day.check(under_load, "both nodes have uploads")
     for node, machine in machines.items():
         process = machine.quietly("systemctl show -P MainPID spoolgate").output
-        result = machine.run(
-            f"cd /root && apt install -y ./spoolgate_{NEW}_amd64.deb",
-            timeout=200,
-            network=True,
-        )
-        day.check(result.ok, f"{node} is upgraded", result.output[-2000:])
+        day.apt(f"install -y ./spoolgate_{NEW}_amd64.deb", f"{node} is upgraded", machine)
         now = machine.quietly("systemctl show -P MainPID -P Description spoolgate").output
-        day.check(
-            NEW in now and process.strip() not in now.split(), f"another process serves on {node}"
-        )
+        day.check(NEW in now and process.strip() not in now.split(), f"another process serves on {node}")
         day.check(takes_more(day, node), "and accepts uploads")
 
 
@@ -143,14 +128,9 @@ def judge(day, said, nodes):
     day.check(not died, "nginx has no alert in its log", died)
     logs = {name: day.value(f"cat {LOGS}/{name}") for name in day.value(f"ls {LOGS}").split()}
     failed = [f"{name}: {log[-300:]}" for name, log in logs.items() if "answered 201" not in log]
-    day.check(
-        logs and not failed, f"of {len(logs)} resumable ones none failed", "\n".join(failed)
-    )
+    day.check(logs and not failed, f"of {len(logs)} resumable ones none failed", "\n".join(failed))
     for node in nodes:
-        cut = sum(
-            f"upload-resource/{node}/" in log and "after 0 cuts" not in log
-            for log in logs.values()
-        )
+        cut = sum(f"upload-resource/{node}/" in log and "after 0 cuts" not in log for log in logs.values())
         day.check(cut, f"{cut} of them were interrupted by the restart of {node}, and continued")
     for name in ordinary:
         day.arrives(name, content=CONTENT.encode())

@@ -3,10 +3,9 @@
 import base64
 import json
 
-from day import Scene
+from day import APPLICATION, Scene
 from lab.processes import wait
 
-APPLICATION = "http://127.0.0.1:3000"
 # Another nginx in front of the application, as with PHP-FPM: while the application is down, nginx responds with
 # 502.
 FRONT = "/etc/nginx/sites-enabled/application"
@@ -23,12 +22,7 @@ WAITING = 60
 
 
 def upstream(day, value):
-    day.edit_settings(routes__default__upstream=value)
-    day.must("systemctl reload spoolgate", "the settings are accepted")
-
-
-def status(day):
-    return json.loads(day.value("spoolgate status --json"))
+    day.reload("the settings are accepted", routes__default__upstream=value)
 
 
 def states(day):
@@ -43,10 +37,8 @@ def states(day):
 
 def post(day, name, user):
     """Sends an upload with the client's command, as a POST, which must not be sent twice automatically."""
-    day.arrives(name, size=SIZE)
+    day.make(name, SIZE)
     login = base64.b64encode(f"{user}:secret".encode()).decode()
-    make = f"import random, sys; sys.stdout.buffer.write(random.Random('{name}').randbytes({SIZE}))"
-    day.machine.quietly(f'python3 -c "{make}" > /root/{name}')
     return day.run(
         f"spoolgate-upload -X POST -H 'Authorization: Basic {login}' --creation careful --progress none "
         f"--retry-for 1s /root/{name} http://uploads.example/files/{name}",
@@ -63,7 +55,7 @@ def loop(day):
     )
     since = day.now()
     result = day.send("loop.bin", SIZE)
-    day.check("answered 508" in result.output, "the client is told about the loop")
+    day.check_answered(result, 508, "the client is told about the loop")
     said = day.journal(since)
     day.transcript.output(said)
     day.check("request loop detected" in said, "the log reports it")
@@ -71,8 +63,7 @@ def loop(day):
     day.check(day.deliveries("loop.bin") == [], "the application received nothing")
     upstream(day, APPLICATION)
     result = day.send("loop.bin", SIZE)
-    day.check("answered 201" in result.output, "with the right upstream an upload succeeds", result.output)
-    day.check_delivered("loop.bin")
+    day.check_answered(result, 201, "with the right upstream an upload succeeds", "loop.bin")
 
 
 def dead_application(day):
@@ -85,39 +76,29 @@ def dead_application(day):
     for name, user in names:
         post(day, name, user)
     day.run("spoolgate list")
-    day.check(
-        states(day).get("indeterminate") == len(names), "each is held, and none is lost", f"{states(day)}"
-    )
+    found = states(day)
+    day.check(found.get("indeterminate") == len(names), "each is held, and none is lost", found)
     result = day.run("spoolgate status")
     day.check("is failing" in result.output and "default" in result.output, "status names the route that is failing")
     result = day.run("spoolgate status --check")
     day.check(result.status == 1, "and so does the line for the monitoring system", f"exit {result.status}")
-    day.run("systemctl start application")
-    day.check(
-        wait(20, lambda: "is up" in day.value(f"curl -s http://127.0.0.1:{FRONT_PORT}/")),
-        "the application is back",
-    )
+    day.start_application(f"http://127.0.0.1:{FRONT_PORT}")
     result = day.run("spoolgate requeue --all")
-    day.check(
-        not result.ok and "--indeterminate" in result.output, "no upload that may have arrived is sent again"
-    )
+    is_refused = not result.ok and "--indeterminate" in result.output
+    day.check(is_refused, "no upload that may have arrived is sent again")
     day.must("spoolgate requeue --all --indeterminate", "the operator knows that nothing arrived, and confirms it")
     arrived = wait(60, lambda: all(day.deliveries(name) for name, _ in names))
     day.check(arrived, "and each is delivered")
     day.judge_deliveries([name for name, _ in names])
-    day.check(
-        wait(20, lambda: day.run("spoolgate status --check").ok), "status is ok again"
-    )
+    day.check(wait(20, lambda: day.run("spoolgate status --check").ok), "status is ok again")
     upstream(day, APPLICATION)
     day.run(f"rm {FRONT}")
     day.reload_nginx()
 
 
 def recovery(day):
-    day.edit_settings(
-        routes__default__reply="accepted", routes__default__queue__minimum_backoff="5m"
-    )
-    day.must("systemctl reload spoolgate", "clients do not wait for the application")
+    values = {"routes__default__reply": "accepted", "routes__default__queue__minimum_backoff": "5m"}
+    day.reload("clients do not wait for the application", **values)
     day.run("systemctl stop application")
     names = [f"backlog-{number}.bin" for number in range(WAITING)]
     for name in names:
@@ -127,19 +108,16 @@ def recovery(day):
     ).finish(120)
     day.check(result.output.count("answered 202") == WAITING, f"{WAITING} uploads are accepted while it is down")
     day.must("spoolgate list --shape", "they wait for minutes")
-    day.check(states(day).get("deferred", 0) + states(day).get("queued", 0) == WAITING, "all of them", f"{states(day)}")
+    found = states(day)
+    day.check(found.get("deferred", 0) + found.get("queued", 0) == WAITING, "all of them", found)
     day.must("systemctl restart spoolgate", "the gateway itself is restarted meanwhile")
-    day.run("systemctl start application")
-    day.check(
-        wait(20, lambda: day.value(f"curl -s {APPLICATION}/") == "the application is up"),
-        "the application is back",
-    )
+    day.start_application()
     day.must("spoolgate requeue --all", "the operator requeues them at once")
     arrived = wait(60, lambda: all(day.deliveries(name) for name in names))
     day.check(arrived, "all are delivered within a minute")
     day.judge_deliveries(names)
-    day.edit_settings(routes__default__reply="upstream", routes__default__queue__minimum_backoff="2s")
-    day.must("systemctl reload spoolgate", "and back")
+    values = {"routes__default__reply": "upstream", "routes__default__queue__minimum_backoff": "2s"}
+    day.reload("and back", **values)
 
 
 NOT_REACHED = (r'msg="delivery deferred".*connection failed',)

@@ -1,5 +1,6 @@
 """Settings change during uploads: accepted, refused, and preventing a start."""
 
+import re
 import time
 
 from day import CURL, SETTINGS, URL, Scene
@@ -8,57 +9,36 @@ from lab.processes import wait
 
 def reload_good(day):
     process = day.main_process()
-    day.edit_settings(routes__default__limits__max_size="1MiB")
-    day.must("systemctl reload spoolgate", "the reload succeeds")
-    result = refused(day, "too-large.bin")
-    day.check("status 413" in result.output, "the new limit applies")
-    day.edit_settings(routes__default__limits__max_size="1GiB")
-    day.must("systemctl reload spoolgate", "and back")
+    day.reload("the reload succeeds", routes__default__limits__max_size="1MiB")
+    day.machine.quietly("head -c 2000000 /dev/zero > /root/too-large.bin")
+    day.check_status(f"{URL}too-large.bin", 413, "the new limit applies", "-T /root/too-large.bin")
+    day.reload("and back", routes__default__limits__max_size="1GiB")
     result = day.put("after-reload.bin", 2_000_000)
-    day.check("status 201" in result.output, "the upload succeeds")
-    day.check_delivered("after-reload.bin")
+    day.check_answered(result, 201, "the upload succeeds", "after-reload.bin")
     day.check(day.main_process() == process, "it is still the same process")
-
-
-def refused(day, name):
-    day.machine.quietly(f"head -c 2000000 /dev/zero > /root/{name}")
-    return day.run(f"{CURL} -o /dev/null -w 'status %{{http_code}}\\n' -T /root/{name} {URL}{name}")
 
 
 def reload_bad(day):
     process, since = day.main_process(), day.now()
-    day.machine.edit(
-        SETTINGS,
-        lambda text: day.set_value(
-            day.set_value(text, "routes.default.limits.max-size", "1MiB"),
-            "routes.default.limits.min-sise",
-            "128KiB",
-        ),
-    )
+    day.edit_settings(routes__default__limits__max_size="1MiB", routes__default__limits__min_sise="128KiB")
     result = day.run("systemctl reload spoolgate")
     day.check(not result.ok, "the reload fails and reports it")
     said = day.journal(since)
     day.run("systemctl status --no-pager -n 5 spoolgate | tail -n 6")
-    day.check(
-        SETTINGS in said and "min-sise" in said, "the journal names the file and the mistake", said
-    )
+    day.check(SETTINGS in said and "min-sise" in said, "the journal names the file and the mistake", said)
     day.check(day.is_active() and day.main_process() == process, "the service keeps running")
     result = day.run("spoolgate status --check")
-    day.check(
-        result.status == 1 and "min-sise" in result.output, "monitoring warns, but does not report it as down"
-    )
+    warns = result.status == 1 and "min-sise" in result.output
+    day.check(warns, "monitoring warns, but does not report it as down")
     result = day.put("after-bad-reload.bin", 2_000_000)
-    day.check(
-        "status 201" in result.output, "with its previous settings: the next upload succeeds"
-    )
-    day.check_delivered("after-bad-reload.bin")
+    sentence = "with its previous settings: the next upload succeeds"
+    day.check_answered(result, 201, sentence, "after-bad-reload.bin")
 
 
 def restart_bad(day):
     """The mistake is still in the file, and clients connect all the time."""
-    knocking = day.machine.start(
-        f"for n in $(seq 60); do {CURL} --max-time 0.5 -o /dev/null {URL}knock; sleep 0.2; done"
-    )
+    knock = f"for n in $(seq 60); do {CURL} --max-time 0.5 -o /dev/null {URL}knock; sleep 0.2; done"
+    knocking = day.machine.start(knock)
     since = day.now()
     result = day.run("systemctl restart spoolgate", timeout=60)
     day.check(not result.ok, "the restart fails and reports it")
@@ -67,36 +47,17 @@ def restart_bad(day):
     began = time.monotonic()
     while time.monotonic() - began < 30:
         if not knocking.is_running:
-            knocking = day.machine.start(
-                f"for n in $(seq 60); do {CURL} --max-time 0.5 -o /dev/null {URL}knock; sleep 0.2; done"
-            )
+            knocking = day.machine.start(knock)
         time.sleep(0.5)
-    result = day.run("systemctl is-active spoolgate.socket spoolgate.service")
-    day.check(
-        result.output.split()[:1] == ["active"],
-        "after 30 seconds of connections the socket is still up",
-    )
-    day.check(
-        "active" not in result.output.split()[1:],
-        "the service is not, as long as the file is invalid",
-    )
+    socket, *service = day.run("systemctl is-active spoolgate.socket spoolgate.service").output.split()
+    day.check(socket == "active", "after 30 seconds of connections the socket is still up")
+    day.check("active" not in service, "the service is not, as long as the file is invalid")
     said = day.journal(since)
     day.check("min-sise" in said, "the journal has the reason", said)
-    day.check(
-        "start-limit-hit" not in said and "trigger-limit-hit" not in said,
-        "no start limit was hit",
-        said,
-    )
-    day.machine.edit(
-        SETTINGS,
-        lambda text: day.set_value(
-            text.replace("min-sise", "min-size"), "routes.default.limits.max-size", "1GiB"
-        ),
-    )
-    day.check(
-        wait(20, day.is_active),
-        "after the fix, the service is back by itself within 20 seconds",
-    )
+    day.check(not re.search("(start|trigger)-limit-hit", said), "no start limit was hit", said)
+    day.edit_settings(routes__default__limits__max_size="1GiB")
+    day.machine.edit(SETTINGS, lambda text: text.replace("min-sise", "min-size"))
+    day.check(wait(20, day.is_active), "after the fix, the service is back by itself within 20 seconds")
     day.run("systemctl is-active spoolgate.socket spoolgate.service")
     result = patient.finish(60)
     day.transcript.output(result.output)

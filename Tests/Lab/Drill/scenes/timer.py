@@ -17,9 +17,8 @@ def purge(day):
         day.send(name, 3_000_000, "--cut 1000000")
     # The first upload is abandoned.
     del day.expected["abandoned.bin"]
-    identity = json.loads(day.machine.read("/root/uploads/abandoned.bin.json"))["url"].rsplit(
-        "/", 1
-    )[1]
+    url = json.loads(day.machine.read("/root/uploads/abandoned.bin.json"))["url"]
+    identity = url.rsplit("/", 1)[1]
     day.run(f"find /var/spool/spoolgate -name '*{identity}*' -exec touch -d '10 days ago' {{}} +")
     since = day.now()
     day.must("systemctl start spoolgate-purge.service", "the purge succeeds")
@@ -27,8 +26,7 @@ def purge(day):
     result = day.run("spoolgate list")
     day.check(identity not in result.output, "an upload without activity for ten days is removed")
     day.check("young.bin" in result.output, "a recently interrupted one is kept")
-    result = day.run("upload resume abandoned.bin")
-    day.check("404" in result.output, "the client of the old one receives 404")
+    day.must_show("upload resume abandoned.bin", "404", "the client of the old one receives 404")
     result = day.run(
         "unshare --mount sh -c 'mount --bind /etc/machine-id /proc/sys/kernel/random/boot_id "
         "&& spoolgate purge'"

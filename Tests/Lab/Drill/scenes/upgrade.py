@@ -19,8 +19,9 @@ rm -rf /root/new
 
 
 def repack(day, version, name="spoolgate"):
-    package = next(package for package in day.packages if package.startswith(f"{name}_"))
-    return day.machine.quietly(REPACK.format(package=package, version=version, name=name))
+    """Builds a later version of a package."""
+    made = day.machine.quietly(REPACK.format(package=day.package(name), version=version, name=name))
+    day.check(made.ok, f"version {version} of {name}, with other text in its files, is built", made.output)
 
 
 # Older packages: settings and snippet belonged to them, as conffiles.
@@ -37,60 +38,35 @@ rm -rf /root/old
 
 def make_old(day):
     """Builds version 0.0.1 of the gateway with the settings as conffiles."""
-    package = next(package for package in day.packages if package.startswith("spoolgate_"))
-    return day.machine.quietly(AS_CONFFILES.format(package=package, settings=SETTINGS, snippet=SNIPPET))
+    words = {"package": day.package("spoolgate"), "settings": SETTINGS, "snippet": SNIPPET}
+    made = day.machine.quietly(AS_CONFFILES.format(**words))
+    day.check(made.ok, "an old package with the settings as a conffile is built", made.output)
 
 
 def upgrade(day):
-    made = repack(day, VERSION)
-    day.check(
-        made.ok,
-        f"version {VERSION}, with other text in its files, is built",
-        made.output,
-    )
+    repack(day, VERSION)
     day.send("during-upgrade.bin", 10_000_000, "--cut 4000000")
     process = day.main_process()
     listening = day.value("systemctl show -P ActiveEnterTimestampMonotonic spoolgate.socket")
     before = {path: day.machine.read(path) for path in (SETTINGS, SNIPPET)}
-    result = day.run(
-        f"cd /root && apt install -y ./spoolgate_{VERSION}_amd64.deb </dev/null",
-        timeout=200,
-        network=True,
-    )
-    day.check(result.ok, "apt upgrades without a prompt", result.output[-2000:])
-    result = day.run("dpkg-query -W spoolgate")
-    day.check(VERSION in result.output, "the new version is installed")
+    day.apt(f"install -y ./spoolgate_{VERSION}_amd64.deb </dev/null", "apt upgrades without a prompt")
+    day.must_show("dpkg-query -W spoolgate", VERSION, "the new version is installed")
     day.run(f"grep SPOOLGATE_OWNER {SNIPPET}")
     kept = day.value("dpkg-query -W -f '${Conffiles}' spoolgate | awk '{ print $1 }'")
-    day.check(
-        SETTINGS not in kept and SNIPPET not in kept,
-        "the operator's files belong to no package",
-        kept,
-    )
+    day.check(SETTINGS not in kept and SNIPPET not in kept, "the operator's files belong to no package", kept)
     for path, text in before.items():
         day.check(day.machine.read(path) == text, f"{path} is as the operator left it")
-    day.check(
-        day.is_active() and day.main_process() not in ("0", process), "another process serves"
-    )
+    day.check(day.is_active() and day.main_process() not in ("0", process), "another process serves")
     program = day.run(f"readlink /proc/{day.main_process()}/exe").output.strip()
     day.check(program == "/usr/bin/spoolgate", "and it runs the new program")
     result = day.run("systemctl show -P Description -P NeedDaemonReload spoolgate.service")
-    day.check(
-        VERSION in result.output and "yes" not in result.output.split(), "by the new version's unit"
-    )
-    result = day.run(
-        "systemctl show -P ActiveEnterTimestampMonotonic spoolgate.socket"
-    ).output.strip()
-    day.check(
-        day.is_active("spoolgate.socket") and result == listening,
-        "the socket existed all the time",
-    )
+    day.check(VERSION in result.output and "yes" not in result.output.split(), "by the new version's unit")
+    result = day.run("systemctl show -P ActiveEnterTimestampMonotonic spoolgate.socket").output.strip()
+    day.check(day.is_active("spoolgate.socket") and result == listening, "the socket existed all the time")
     day.must("nginx -t", "nginx accepts its configuration")
     result = day.resume("during-upgrade.bin")
-    day.check(
-        "answered 201" in result.output, "an upload that was interrupted before continues for its owner"
-    )
-    day.check_delivered("during-upgrade.bin")
+    sentence = "an upload that was interrupted before continues for its owner"
+    day.check_answered(result, 201, sentence, "during-upgrade.bin")
 
 
 SCENES = [Scene("Upgrade", upgrade)]

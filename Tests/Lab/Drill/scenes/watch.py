@@ -2,11 +2,8 @@
 
 import json
 
-from day import SNIPPET, Scene
+from day import ADMIN, CURL, Scene
 from lab.processes import wait
-
-LOGIN = "-u alice:secret"
-ADMIN = "http://uploads.example/-/spoolgate"
 
 PROMETHEUS = """global: {scrape_interval: 1s, evaluation_interval: 1s}
 rule_files: [/usr/share/spoolgate/prometheus/spoolgate.rules.yml]
@@ -37,39 +34,22 @@ def probe(day):
     result = day.must("spoolgate check --live", "the running system is ok")
 
 
-def open_admin(text):
-    return text.replace("#include /usr/share/spoolgate/nginx/admin", "include /usr/share/spoolgate/nginx/admin")
-
-
 def watch(day):
     day.must("spoolgate status", "one screen has the state")
-    result = day.run("spoolgate status --check")
-    day.check(result.status == 0, "and one line for monitoring")
-    result = day.run("systemctl status --no-pager -n 0 spoolgate | grep Status:")
-    day.check("free" in result.output, "systemd shows it too")
-    day.machine.edit(SNIPPET, open_admin)
+    day.must("spoolgate status --check", "and one line for monitoring")
+    day.must_show("systemctl status --no-pager -n 0 spoolgate | grep Status:", "free", "systemd shows it too")
+    day.open_admin()
     day.reload_nginx()
-    result = day.run(f"curl -sS {LOGIN} -w '\\nstatus %{{http_code}}\\n' {ADMIN}/ready")
-    day.check("status 200" in result.output, "nginx can query its readiness")
-    result = day.run(f"curl -sS {LOGIN} --interface 127.0.0.2 -o /dev/null -w '%{{http_code}}\\n' {ADMIN}/ready")
-    day.check(result.output.strip() == "403", "nobody else can")
-    result = day.run(f"curl -sS {LOGIN} {ADMIN}/ | head -n 5")
-    day.check("<!DOCTYPE html>" in result.output, "the status page is served")
+    day.check_status(f"{ADMIN}/ready", 200, "nginx can query its readiness")
+    day.check_status(f"{ADMIN}/ready", 403, "nobody else can", "--interface 127.0.0.2")
+    day.must_show(f"{CURL} {ADMIN}/ | head -n 5", "<!DOCTYPE html>", "the status page is served")
 
 
 def prometheus(day):
-    result = day.run(
-        "apt install -y --no-install-recommends prometheus", timeout=300, network=True, limit=6
-    )
-    if not day.check(result.ok, "Prometheus is installed", result.output[-2000:]):
+    if not day.apt("install -y --no-install-recommends prometheus", "Prometheus is installed").ok:
         return
-    day.must(
-        "promtool check rules /usr/share/spoolgate/prometheus/spoolgate.rules.yml",
-        "it accepts the alert rules",
-    )
-    day.must(
-        f"curl -sS {LOGIN} {ADMIN}/metrics | promtool check metrics", "and finds the metrics valid"
-    )
+    day.must("promtool check rules /usr/share/spoolgate/prometheus/spoolgate.rules.yml", "it accepts the alert rules")
+    day.must(f"{CURL} {ADMIN}/metrics | promtool check metrics", "and finds the metrics valid")
     day.machine.write("/etc/prometheus/prometheus.yml", PROMETHEUS)
     day.run("systemctl restart prometheus")
     day.put("watched.bin", 400_000)
