@@ -90,15 +90,9 @@ class Ceph:
             os.makedirs(os.path.join(self.directory, name))
         monitor = self.monitor = f"v2:{self._address}:{port}"
         with open(self._settings, "w") as file:
-            file.write(
-                SETTINGS.format(
-                    cluster=cluster,
-                    monitor=monitor,
-                    address=self._address,
-                    directory=self.directory,
-                    uncached="false" if os.environ.get("CLUSTER_PAGE_CACHE") else "true",
-                )
-            )
+            words = {"cluster": cluster, "monitor": monitor, "address": self._address, "directory": self.directory}
+            uncached = "false" if os.environ.get("CLUSTER_PAGE_CACHE") else "true"
+            file.write(SETTINGS.format(uncached=uncached, **words))
         os.environ["CEPH_CONF"] = self._settings
         map = os.path.join(self.directory, "monmap")
         run(["monmaptool", "--create", "--addv", "a", f"[{monitor}]", "--fsid", cluster, map])
@@ -138,12 +132,15 @@ class Ceph:
         mount.start()
         return mount
 
-    def evict(self, mount):
-        """Removes a mount's session and locks, and blocks it from the store."""
-        self.command("tell", "mds.a", "client", "evict", f"id={mount.session()}")
+    def evict(self, sessions):
+        """Removes these sessions and their locks, and blocks them from the store."""
+        for session in sessions:
+            self.command("tell", "mds.a", "client", "evict", f"id={session}")
 
-    def sessions(self):
-        return self.command("tell", "mds.a", "client", "ls")
+    def sessions(self, name, value):
+        """The numbers by which the metadata server identifies the sessions of a client with that metadata."""
+        clients = self.command("tell", "mds.a", "client", "ls")
+        return [one["id"] for one in clients if one["client_metadata"].get(name) == value]
 
     def _daemon(self, program, identity):
         log = os.path.join(self.directory, "log", program)
@@ -198,16 +195,8 @@ class Mount:
         if self._process:
             self._process.send(signal.SIGCONT)
 
-    def session(self):
-        """The number by which the metadata server identifies it."""
-        found = [
-            one["id"]
-            for one in self._ceph.sessions()
-            if one["client_metadata"].get("mount_point") == self.path
-        ]
-        if len(found) != 1:
-            raise RuntimeError(f"{len(found)} sessions of {self.path}")
-        return found[0]
+    def sessions(self):
+        return self._ceph.sessions("mount_point", self.path)
 
     def _is_mounted(self):
         if self._process is not None and self._process.status is not None:

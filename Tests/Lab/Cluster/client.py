@@ -157,6 +157,10 @@ class Client:
     def head(self):
         return ask(self._port, "HEAD", self.current.location, self._where("HEAD"))
 
+    def ask_node(self, node):
+        """Requests the offset from a node, or from nginx's choice, next to the client's own requests."""
+        return ask(self._port, "HEAD", self.current.location, {"X-Node": node})
+
     def check_replay(self, node=None, seconds=0):
         """Requests the final response again from that node; it must be the same.
 

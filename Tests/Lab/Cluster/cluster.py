@@ -45,14 +45,8 @@ def play_in_world(scenes, world, seed, transcript):
         spools = "one spool" if world.is_shared else "a spool each"
         transcript.say(f"two nodes, up in {world.seconds} s, {spools}")
         for scene in scenes:
-            transcript.scene(f"{scene.number}. {scene.title}")
-            if not transcript.attempt(play_healed, world, scene, transcript, seed):
-                world.tell(transcript)
-
-
-def play_healed(world, scene, transcript, seed):
-    world.heal()
-    scene.play(world, transcript, random.Random(f"{seed} {scene.number}"))
+            draw = random.Random(f"{seed} {scene.number}")
+            world.play(transcript, f"{scene.number}. {scene.title}", scene.play, draw)
 
 
 if __name__ == "__main__":

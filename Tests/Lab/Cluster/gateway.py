@@ -107,9 +107,7 @@ class Gateway(gateway.Gateway):
     def digests(self):
         """The digests of all files of uploads, as read on this node."""
         folders = [f"{self.spool}/uploads", f"{self.spool}/queue"]
-        lines = run(
-            ["find", *folders, "-type", "f", "-exec", "sha256sum", "{}", "+"], timeout=120
-        )
+        lines = run(["find", *folders, "-type", "f", "-exec", "sha256sum", "{}", "+"], timeout=120)
         return {line[66:].removeprefix(self.spool): line[:64] for line in lines.splitlines()}
 
     def uploads(self):

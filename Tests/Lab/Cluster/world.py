@@ -11,6 +11,7 @@ from Cluster.client import Client, Task
 from Cluster.front import Front
 from Cluster.gateway import Gateway
 from Cluster.moments import Moments
+from lab.processes import must
 
 NODES = ("n1", "n2")
 
@@ -55,13 +56,8 @@ class World:
         for name in NODES:
             spool = os.path.join(self.mounts[name].path if self.is_shared else self.directory)
             spool = os.path.join(spool, "spool" if self.is_shared else f"spool-{name}")
-            self.gateways[name] = Gateway(
-                name,
-                self.directory,
-                spool,
-                f"http://127.0.0.1:{self.application.port}",
-                self.is_shared,
-            )
+            upstream = f"http://127.0.0.1:{self.application.port}"
+            self.gateways[name] = Gateway(name, self.directory, spool, upstream, self.is_shared)
             self.gateways[name].start()
         self.front = Front(self.directory, self.gateways.values(), self.is_shared)
         self.front.start()
@@ -100,11 +96,22 @@ class World:
         client.create()
         return client
 
+    def begin_whole(self, draw, name, route=lambda request: None):
+        """A client, and its request for a whole upload with 30,000 bytes of its content; the Location has arrived."""
+        task = Task(f"{draw.random()}")
+        vars(task).update(number=name, breaks=[], is_careful=False, content=draw.randbytes(60_000))
+        client = self.client(task, route)
+        fields = {"Upload-Complete": "?1", "Content-Length": len(task.content)}
+        exchange = client.open(task.method, client.begin(), fields)
+        exchange.send(task.content[:30_000])
+        client.current.sent = len(task.content)
+        must(10, "the Location arrives", lambda: exchange.listen(0.1) and client.current.location)
+        return client, exchange
+
     def run(self, clients, seconds, at_a_time=8, beside=lambda: None):
         """Performs uploads until their end, with `beside` running at the same time."""
         deadline = time.monotonic() + seconds
         left, lock = list(reversed(clients)), threading.Lock()
-        errors = []
 
         def work():
             while True:
@@ -126,7 +133,29 @@ class World:
             self.moments.go_on()
             for thread in threads:
                 thread.join(max(1, deadline + 60 - time.monotonic()))
-        return errors
+
+    def replaying(self, draw):
+        """The node from which a replay is requested."""
+        return draw.choice(NODES)
+
+    def log_sizes(self):
+        return {name: len(node.log()) for name, node in self.gateways.items()}
+
+    def check_logs(self, transcript, since, sentence, allowed):
+        """Checks the nodes' logs since their `log_sizes` for warnings that match none of the patterns."""
+        said = [line for name, node in self.gateways.items() for line in node.complaints(since[name], allowed)]
+        transcript.check(not said, sentence, "\n".join(said[:20]))
+
+    def play(self, transcript, title, scene, draw, prefix=""):
+        """Plays a scene; if it fails, prints the nodes' logs as `tell` does."""
+
+        def play_healed():
+            self.heal()
+            scene(self, transcript, draw)
+
+        transcript.scene(title)
+        if not transcript.attempt(play_healed):
+            self.tell(transcript, prefix)
 
     def tell(self, transcript, prefix=""):
         """Prints the nodes' last log lines; all lines go to CLUSTER_KEEP, in files whose names begin with `prefix`."""

@@ -4,7 +4,7 @@ import time
 
 import cut_rounds
 from Cluster.oracle import Death
-from Cluster.scenes.kills import INTERRUPTED
+from Cluster.scenes import kills
 
 
 def play(world, transcript, draw, rounds):
@@ -24,8 +24,7 @@ def play(world, transcript, draw, rounds):
         return f", the disks are in sync after {resyncs[-1]:.1f} s"
 
     def was_begun(identity):
-        one = world.gateways[world.active].uploads()[identity]
-        return (one["state"], one["attempts"], one["reason"]) == ("indeterminate", 1, INTERRUPTED)
+        return kills.was_begun(world, identity, [world.active])
 
     cut_rounds.play(world, transcript, draw, rounds, strike, was_begun, after)
     transcript.say(f"  takeover: {cut_rounds.middle(takeovers)}")

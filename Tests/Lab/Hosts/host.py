@@ -17,7 +17,7 @@ class Unreachable(Exception):
 class Host:
     """Boots on `start`; after `cut_power`, `start` boots it again with the same disk."""
 
-    def __init__(self, name, number, image, directory, accelerator, minutes=0, disk=None):
+    def __init__(self, name, number, image, directory, accelerator, minutes, disk):
         self.name = name
         self.address = f"{network.SERVICE}.{number}"
         self.storage = f"{network.STORAGE}.{number}"

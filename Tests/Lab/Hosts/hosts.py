@@ -63,10 +63,7 @@ def play(transcript, scratch):
     transcript.say(f"{processes.gateway()}, CLUSTER_SEED={seed}, guests by {accelerator}")
     network.start()
     for kind in chosen("HOSTS_KINDS", SCENES):
-        if kind == "pair":
-            world = PairWorld(scratch, BUILD, accelerator)
-        else:
-            world = HostsWorld(scratch, kind, BUILD, accelerator)
+        world = (PairWorld if kind == "pair" else HostsWorld)(scratch, kind, BUILD, accelerator)
         play_kind(kind, world, seed, transcript)
 
 
@@ -99,20 +96,9 @@ def play_kind(kind, world, seed, transcript):
         transcript.say(f"{TITLES[kind]}: up in {world.seconds} s")
         for name in chosen("HOSTS_SCENES", SCENES[kind]):
             title, scene = SCENES[kind][name]
-            transcript.scene(f"{TITLES[kind]}: {title} ({name})")
             draw = random.Random(f"{seed} {kind} {name}")
-            if not transcript.attempt(play_healed, world, scene, transcript, draw):
-                world.tell(transcript, f"{kind}-{name}-")
-
-
-def play_healed(world, scene, transcript, draw):
-    world.heal()
-    scene(world, transcript, draw)
+            world.play(transcript, f"{TITLES[kind]}: {title} ({name})", scene, draw, f"{kind}-{name}-")
 
 
 if __name__ == "__main__":
-    sys.exit(
-        namespaces.command(
-            "hosts", obstacle, play, prepare, scratch="CLUSTER_SCRATCH", has_network=True
-        )
-    )
+    sys.exit(namespaces.command("hosts", obstacle, play, prepare, scratch="CLUSTER_SCRATCH", has_network=True))

@@ -3,7 +3,6 @@
 import os
 
 import network
-import node
 from Cluster import ceph
 from Cluster.application import Application
 from Cluster.front import Front
@@ -20,11 +19,12 @@ DISK = 256 << 20
 class HostsWorld(World):
     """Like the World of Tests/Lab/Cluster, with two guests as hosts.
 
-    `kind` is the storage of the spool: "own" disks, or one CephFS mounted by the hosts' "kernel" or by "fuse".
+    `kind` is the storage of the spool: "own" disks, or one CephFS mounted by the hosts' "kernel" or by "fuse"; or the
+    disk of a PairWorld.
     """
 
     def __init__(self, scratch, kind, image, accelerator):
-        super().__init__(scratch, kind != "own")
+        super().__init__(scratch, kind in ("kernel", "fuse"))
         self.directory = os.path.join(scratch, kind)
         self.kind = kind
         self.slowness = 10 if accelerator == "tcg" else 1
@@ -33,50 +33,44 @@ class HostsWorld(World):
         self._accelerator = accelerator
 
     def _start(self):
-        self.application = Application(self.moments, f"{network.SERVICE}.1")
+        self._start_application()
         if self.is_shared:
             self.ceph = ceph.Ceph(os.path.join(self.directory, "ceph"), f"{network.STORAGE}.1")
             os.mkdir(self.ceph.directory)
             self.ceph.start()
         for number, name in enumerate(NODES):
-            host = Host(
-                name,
-                11 + number,
-                self._image,
-                os.path.join(self.directory, "hosts"),
-                self._accelerator,
-                minutes=AHEAD * number,
-                disk=None if self.is_shared else DISK,
-            )
-            self.hosts[name] = host
-            host.start()
+            host = self._boot(name, AHEAD * number)
             if self.is_shared:
                 self.mounts[name] = HostMount(self.ceph, host, self.kind == "kernel")
                 self.mounts[name].start()
             else:
                 host.run("mkfs.ext4 -q /dev/vda && mount -t ext4 /dev/vda /spool")
-            self.gateways[name] = Node(
-                host, "/spool/spool", node.upstream(self.application), self.is_shared
-            )
+            self.gateways[name] = Node(host, "/spool/spool", self.upstream, self.is_shared)
             self.gateways[name].start()
         self.front = Front(self.directory, self.gateways.values(), self.is_shared)
         self.front.start()
 
+    def _start_application(self):
+        self.application = Application(self.moments, f"{network.SERVICE}.1")
+        self.upstream = f"http://{network.SERVICE}.1:{self.application.port}"
+
+    def _boot(self, name, minutes=0):
+        """Boots a new host, whose clock is ahead by these minutes."""
+        directory = os.path.join(self.directory, "hosts")
+        disk = None if self.is_shared else DISK
+        number = 11 + NODES.index(name)
+        self.hosts[name] = Host(name, number, self._image, directory, self._accelerator, minutes, disk)
+        self.hosts[name].start()
+        return self.hosts[name]
+
     def power_on(self, name):
-        """Boots a host after a power failure, mounts the spool and starts its node; returns the duration of the
-        boot.
+        """Boots a host after a power failure, mounts the shared spool and starts its node; returns the duration of
+        the boot.
         """
         seconds = self.hosts[name].start()
-        if self.is_shared:
-            self.mounts[name].start()
-        else:
-            self.hosts[name].run("mount -t ext4 /dev/vda /spool")
+        self.mounts[name].start()
         self.gateways[name].start()
         return seconds
-
-    def replaying(self, draw):
-        """The node from which a replay is requested."""
-        return draw.choice(NODES)
 
     def __exit__(self, *arguments):
         # A power failure ends all processes on the host.

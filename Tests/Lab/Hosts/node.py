@@ -7,7 +7,6 @@ from Cluster import gateway
 from host import Unreachable
 from lab import fastcgi
 from lab.processes import NeverHappened, must
-from network import SERVICE
 
 PORT, ADMIN = 9000, "/run/admin.sock"
 
@@ -15,12 +14,12 @@ PORT, ADMIN = 9000, "/run/admin.sock"
 class Node:
     """Like Tests/Lab/Cluster's Gateway: after it has ended for any reason, `start` may be called again."""
 
-    def __init__(self, host, spool, upstream, is_shared, name=None, program="spoolgate"):
+    def __init__(self, host, spool, upstream, is_shared, name=None):
         self.name = name or host.name
         self.host = host
         self.spool = spool
         self.address = f"{host.address}:{PORT}"
-        self.program = program
+        self.program = "spoolgate"
         self.starts = 0
         self._settings = (
             f"listen: tcp:{self.address}\nadmin-listen: unix:{ADMIN}\n"
@@ -47,9 +46,7 @@ class Node:
     def kill(self):
         self._signal("KILL")
 
-    def crash(self):
-        self.kill()
-        self.start()
+    crash = gateway.Gateway.crash
 
     def restart(self):
         """Restarts it as an operator does."""
@@ -60,9 +57,7 @@ class Node:
 
     def _signal(self, name):
         if self.host.is_on:
-            self.host.run(
-                f"[ -f /run/pid ] && kill -{name} $(cat /run/pid)", must_succeed=False, seconds=30
-            )
+            self.host.run(f"[ -f /run/pid ] && kill -{name} $(cat /run/pid)", seconds=30, must_succeed=False)
             if name == "KILL":
                 self.wait(20)
 
@@ -114,11 +109,5 @@ class Node:
 
     def digests(self):
         """The digests of all files of uploads, as read on this node."""
-        lines = self.host.run(
-            f"find {self.spool}/uploads {self.spool}/queue -type f -exec sha256sum {{}} +"
-        )
+        lines = self.host.run(f"find {self.spool}/uploads {self.spool}/queue -type f -exec sha256sum {{}} +")
         return {line[66:].removeprefix(self.spool): line[:64] for line in lines.splitlines()}
-
-
-def upstream(application):
-    return f"http://{SERVICE}.1:{application.port}"

@@ -1,18 +1,13 @@
 """Two hosts with one replicated disk: the active one serves, the passive one has a copy (DRBD, protocol C)."""
 
-import os
 import time
 
 import network
-import node
-from Cluster.application import Application
 from Cluster.front import Front
-from Cluster.world import NODES, World
-from host import Host
+from Cluster.world import NODES
+from hosts_world import HostsWorld
 from lab.processes import must
 from node import Node
-
-DISK = 256 << 20
 
 # The configuration of a pair in OPERATIONS.md.
 RESOURCE = """global {{ usage-count no; }}
@@ -28,25 +23,15 @@ resource spool {{
 """
 
 
-class PairWorld(World):
+class PairWorld(HostsWorld):
     """Both hosts are the node n1, one at a time."""
 
-    def __init__(self, scratch, image, accelerator):
-        super().__init__(scratch, False)
-        self.directory = os.path.join(scratch, "pair")
-        self.hosts = {}
-        self.active = "n1"
-        self._image = image
-        self._accelerator = accelerator
+    active = "n1"
 
     def _start(self):
-        self.application = Application(self.moments, f"{network.SERVICE}.1")
-        for number, name in enumerate(NODES):
-            where = os.path.join(self.directory, "hosts")
-            self.hosts[name] = Host(
-                name, 11 + number, self._image, where, self._accelerator, disk=DISK
-            )
-            self.hosts[name].start()
+        self._start_application()
+        for name in NODES:
+            self._boot(name)
             self._join(name, is_new=True)
         first = self.hosts["n1"]
         must(30, "the disks are connected", lambda: "cs:Connected" in self._state("n1"))
@@ -56,9 +41,7 @@ class PairWorld(World):
         first.run("drbdadm primary spool && mkfs.ext4 -q /dev/drbd0")
         first.run("mount -t ext4 /dev/drbd0 /spool")
         for name, host in self.hosts.items():
-            self.gateways[name] = Node(
-                host, "/spool", node.upstream(self.application), False, name="n1"
-            )
+            self.gateways[name] = Node(host, "/spool", self.upstream, False, name="n1")
         self.gateways["n1"].start()
         self.front = Front(self.directory, [Address(name, self.gateways[name]) for name in NODES], True)
         self.front.start()
@@ -91,21 +74,13 @@ class PairWorld(World):
         return time.monotonic()
 
     def fail_over(self):
-        """Performs the operator's steps on the passive host once the active one is off; returns the seconds until
-        it serves.
-        """
-        began = time.monotonic()
+        """Performs the operator's steps on the passive host once the active one is off; returns once it serves."""
         host = self.hosts[self.passive]
         # Until its connection times out, it considers the other one the primary.
-        must(
-            30,
-            "the disk can be made primary",
-            lambda: self._is_primary(host),
-        )
+        must(30, "the disk can be made primary", lambda: self._is_primary(host))
         host.run("mount -t ext4 /dev/drbd0 /spool")
         self.gateways[self.passive].start()
         self.active = self.passive
-        return time.monotonic() - began
 
     def _is_primary(self, host):
         host.run("drbdadm primary spool", must_succeed=False)
@@ -122,12 +97,6 @@ class PairWorld(World):
     def replaying(self, draw):
         """The node from which a replay is requested: nginx finds it."""
         return None
-
-    def __exit__(self, *arguments):
-        for host in self.hosts.values():
-            host.cut_power()
-        self.gateways.clear()
-        super().__exit__(*arguments)
 
 
 class Address:

@@ -5,7 +5,7 @@ import time
 import cut_rounds
 from Cluster.oracle import Death
 from Cluster.scenes.kills import held_as_told, was_begun
-from Cluster.wire import Closed, ask
+from Cluster.wire import Closed
 from Cluster.world import NODES
 from lab.processes import wait
 
@@ -16,7 +16,7 @@ UNAIDED = 10
 def play(world, transcript, draw, rounds):
     takeovers = {"shut out": [], "left to Ceph": []}
     boots = []
-    since = {name: len(gateway.log()) for name, gateway in world.gateways.items()}
+    since = world.log_sizes()
 
     def strike(number, clients, node, deaths):
         name = node or draw.choice(NODES)
@@ -29,15 +29,12 @@ def play(world, transcript, draw, rounds):
             client._route = lambda request: world.other(name)
         world.moments.go_on()
         if kind == "shut out":
-            for session in sessions:
-                world.ceph.command("tell", "mds.a", "client", "evict", f"id={session}")
-        takeovers[kind].append(takeover(world, clients, world.other(name), deaths[-1].time))
+            world.ceph.evict(sessions)
+        takeovers[kind].append(takeover(clients, world.other(name), deaths[-1].time))
         boots.append(world.power_on(name))
         return kind
 
-    everybody = cut_rounds.play(
-        world, transcript, draw, rounds, strike, lambda one: was_begun(world, one)
-    )
+    everybody = cut_rounds.play(world, transcript, draw, rounds, strike, lambda one: was_begun(world, one))
     for kind, seconds in takeovers.items():
         if seconds:
             known = [one for one in seconds if one is not None]
@@ -45,27 +42,20 @@ def play(world, transcript, draw, rounds):
             transcript.check(len(known) == len(seconds), f"takeover, {kind}: {words}", seconds)
     transcript.say(f"  a host responds {sum(boots) / len(boots):.1f} s after its power is back")
     allowed = (r'msg="delivery outcome unknown"|spoolgate stopped during|delivery deferred',)
-    said = [
-        line
-        for name, gateway in world.gateways.items()
-        for line in gateway.complaints(since[name], allowed)
-    ]
-    transcript.check(not said, "the nodes log no other warning", "\n".join(said[:20]))
+    world.check_logs(transcript, since, "the nodes log no other warning", allowed)
     held_as_told(world, transcript, everybody)
 
 
-def takeover(world, clients, node, death):
+def takeover(clients, node, death):
     """Seconds from the death until the other node has returned the offset of every upload it was asked for."""
     left = [c for c in clients if c.creations and c.current.location and c.end is None]
 
     def is_told(client):
         try:
-            answer = ask(
-                world.front.port, "HEAD", client.current.location, {"X-Node": node}
-            )
+            is_known = client.ask_node(node).status in (204, 404, 410, 201, 200)
         except Closed:
-            return client.end is not None
-        return answer.status in (204, 404, 410, 201, 200) or client.end is not None
+            is_known = False
+        return is_known or client.end is not None
 
     told = wait(150, lambda: all(is_told(client) for client in left), 0.1)
     return time.monotonic() - death if told else None

@@ -17,15 +17,11 @@ class HostMount:
         name = self._host.name
         if self._is_kernel:
             monitor = self._ceph.monitor.removeprefix("v2:")
-            self._host.run(
-                f"mount -t ceph {monitor}:/ {self.path} -o name={name},ms_mode=crc,mount_timeout=30"
-            )
+            self._host.run(f"mount -t ceph {monitor}:/ {self.path} -o name={name},ms_mode=crc,mount_timeout=30")
             return self._host.wait_until_mounted(self.path, "ceph")
         settings = ceph.CLIENT.format(monitor=self._ceph.monitor, uncached="true")
         self._host.write("/etc/ceph/ceph.conf", settings)
-        self._host.run(
-            f"setsid ceph-fuse -f -n client.{name} {self.path} >/run/fuse.log 2>&1 </dev/null &\n"
-        )
+        self._host.run(f"setsid ceph-fuse -f -n client.{name} {self.path} >/run/fuse.log 2>&1 </dev/null &\n")
         self._host.wait_until_mounted(self.path, "fuse.ceph-fuse")
 
     def stop(self):
@@ -44,16 +40,5 @@ class HostMount:
     def thaw(self):
         network.restore(self._host.name)
 
-    def session(self):
-        """The number by which the metadata server identifies it."""
-        found = self.sessions()
-        if len(found) != 1:
-            raise RuntimeError(f"{len(found)} sessions of {self._host.name}")
-        return found[0]
-
     def sessions(self):
-        return [
-            one["id"]
-            for one in self._ceph.sessions()
-            if one["client_metadata"].get("entity_id") == self._host.name
-        ]
+        return self._ceph.sessions("entity_id", self._host.name)

@@ -28,9 +28,7 @@ def play(world, transcript, draw):
 
     world.run(clients, 120, at_a_time=4, beside=upgrade)
     check_once(transcript, world.application, clients)
-    transcript.check(
-        done.is_set(), f"from {before} to {version(world)}, {ends(clients)} meanwhile"
-    )
+    transcript.check(done.is_set(), f"from {before} to {version(world)}, {ends(clients)} meanwhile")
 
 
 def version(world):

@@ -5,9 +5,8 @@ Each start of a node uses another boot identity, as on separate machines.
 
 import time
 
-from Cluster.client import ANSWERED, Task
+from Cluster.client import ANSWERED
 from Cluster.oracle import check_once, deliveries, judge
-from Cluster.wire import ask
 from Cluster.world import NODES
 from lab.processes import must, wait
 
@@ -26,15 +25,13 @@ def play(world, transcript, draw):
     two.crash()
     must(20, "n2 has recovered the spool", lambda: "spool recovered" in two.log()[-20_000:])
     time_to_look(world)
-    transcript.check(
-        status == 0 and one.status() is None, "n2 was restarted, and killed and started", status
-    )
-    same = [c for c, *_ in waiting if all(offset(world, c, name) == told[c] for name in NODES)]
+    transcript.check(status == 0 and one.status() is None, "n2 was restarted, and killed and started", status)
+    same = [c for c, *_ in waiting if all(c.ask_node(name).offset == told[c] for name in NODES)]
     transcript.check(
         len(same) == len(waiting),
         f"{len(same)} of {len(waiting)} waiting uploads of n1 have the same offset on both nodes",
     )
-    gone = [client for client, *_ in running if not finish(world, client, *_)]
+    gone = [client for client, exchange in running if not finish(client, exchange)]
     transcript.check(
         not gone,
         f"{len(running) - len(gone)} of {len(running)} unacknowledged uploads that n1 receives end in the same request",
@@ -57,26 +54,17 @@ def time_to_look(world):
 
 def running_upload(world, draw, number):
     """An upload created on n1, whose content is too short for an acknowledgement during the request."""
-    content = draw.randbytes(60_000)
-    if not world.front.has_module:
-        client = world.begin(draw, f"running{number}", on_n1, content=content)
-        return client, client.begin_rest(30_000)
-    client = world.client(Task(f"{draw.random()}"), on_n1)
-    vars(client.task).update(number=f"running{number}", breaks=[], is_careful=False, content=content)
-    client.begin()
-    fields = {"Upload-Complete": "?1", "Content-Length": len(content)}
-    exchange = client.open(client.task.method, client.current.target, fields)
-    exchange.send(content[:30_000])
-    client.current.sent = len(content)
-    must(10, "the Location arrives", lambda: exchange.listen(0.1) and client.current.location)
-    return client, exchange
+    if world.front.has_module:
+        return world.begin_whole(draw, f"running{number}", on_n1)
+    client = world.begin(draw, f"running{number}", on_n1, content=draw.randbytes(60_000))
+    return client, client.begin_rest(30_000)
 
 
 def on_n1(request):
     return "n1"
 
 
-def finish(world, client, exchange):
+def finish(client, exchange):
     client.current.sent = len(client.task.content)
     exchange.send(client.task.content[30_000:])
     client.take(exchange.final())
@@ -87,10 +75,6 @@ def waiting_upload(world, draw, number):
     client = world.begin(draw, f"waiting{number}", on_n1, largest=1 << 18)
     client.append(0, draw.randrange(len(client.task.content)))
     return (client,)
-
-
-def offset(world, client, node):
-    return ask(world.front.port, "HEAD", client.current.location, {"X-Node": node}).offset
 
 
 def commands(world, transcript, draw):
@@ -143,7 +127,5 @@ def hold(world, node, identity):
 
 def purge(world, draw, number, node):
     (client,) = waiting_upload(world, draw, f"-purged{number}")
-    gateway = world.gateways[node]
-    gateway.command("purge", "--force", client.current.identity)
-    location = client.current.location
-    return {ask(world.front.port, "HEAD", location, {"X-Node": name}).status for name in NODES}
+    world.gateways[node].command("purge", "--force", client.current.identity)
+    return {client.ask_node(name).status for name in NODES}

@@ -56,9 +56,7 @@ def play(world, transcript, draw):
     for client in clients:
         client.run(time.monotonic() + 30)
     faults = judge(application, clients, [death])
-    transcript.check(
-        not faults, "their clients, back on n2, receive the results", "\n".join(faults)
-    )
+    transcript.check(not faults, "their clients, back on n2, receive the results", "\n".join(faults))
     one.start()
     same = wait(10, lambda: one.uploads().keys() == two.uploads().keys())
     transcript.check(same, "n1 is back, and lists the same uploads as n2")

@@ -11,14 +11,12 @@ from Cluster.world import NODES
 CLIENTS = 6
 
 # The recorded reason of an attempt during which its process ended.
-INTERRUPTED = (
-    "spoolgate stopped during the delivery attempt; check whether the application received the upload"
-)
+INTERRUPTED = "spoolgate stopped during the delivery attempt; check whether the application received the upload"
 
 
 def play(world, transcript, draw):
     rounds = int(os.environ.get("CLUSTER_ROUNDS") or 100)
-    since = {name: len(node.log()) for name, node in world.gateways.items()}
+    since = world.log_sizes()
     faults, everybody, deaths, missed, replays = [], [], [], 0, 0
     moments = {}
     for number in range(rounds):
@@ -49,7 +47,7 @@ def play(world, transcript, draw):
         deaths += killed
         for client in clients:
             if client.end == ANSWERED:
-                client.check_replay(draw.choice(NODES))
+                client.check_replay(world.replaying(draw))
                 replays += client.replays
         found = judge(world.application, clients, deaths, lambda one: was_begun(world, one))
         faults += [f"round {number}, {moment}: {fault}" for fault in found]
@@ -59,9 +57,7 @@ def play(world, transcript, draw):
         for client in everybody
         for creation in client.creations
     )
-    transcript.say(
-        f"  kills at: {', '.join(f'{m} {n}' for m, n in moments.items())}; {missed} missed"
-    )
+    transcript.say(f"  kills at: {', '.join(f'{m} {n}' for m, n in moments.items())}; {missed} missed")
     unsent = sum(
         client.end == UNKNOWN and not world.application.requests_for(client.current.target)
         for client in everybody
@@ -73,19 +69,10 @@ def play(world, transcript, draw):
         f" {repeated} PUT repeated, {replays} replays; no acknowledged byte lost, no POST twice",
         "\n".join(faults),
     )
-    transcript.check(
-        len(moments) == len(ALL) or rounds < 3 * len(ALL), "every moment was reached", moments
-    )
-    transcript.check(
-        all(world.gateways[name].status() is None for name in NODES), "both nodes run at the end"
-    )
+    transcript.check(len(moments) == len(ALL) or rounds < 3 * len(ALL), "every moment was reached", moments)
+    transcript.check(all(world.gateways[name].status() is None for name in NODES), "both nodes run at the end")
     allowed = (r'msg="delivery outcome unknown"|spoolgate stopped during',)
-    said = [
-        line
-        for name, node in world.gateways.items()
-        for line in node.complaints(since[name], allowed)
-    ]
-    transcript.check(not said, "the nodes log no other warning", "\n".join(said))
+    world.check_logs(transcript, since, "the nodes log no other warning", allowed)
     held_as_told(world, transcript, everybody)
 
 
@@ -100,10 +87,8 @@ def client_of(world, draw, number, index):
 def was_begun(world, identity, nodes=NODES):
     """Returns whether the nodes read in a record that its only attempt was begun and never ended."""
     records = [world.gateways[name].uploads()[identity] for name in nodes]
-    return all(
-        (one["state"], one["attempts"], one["reason"]) == ("indeterminate", 1, INTERRUPTED)
-        for one in records
-    )
+    begun = ("indeterminate", 1, INTERRUPTED)
+    return all((one["state"], one["attempts"], one["reason"]) == begun for one in records)
 
 
 def held_as_told(world, transcript, clients):

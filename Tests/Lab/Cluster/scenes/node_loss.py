@@ -11,7 +11,7 @@ from Cluster.gateway import FENCED
 from Cluster.oracle import Death, deliveries, ends, judge
 from Cluster.scenes.boots import waiting_upload
 from Cluster.scenes.dead_node import heard, is_resolved, sending
-from Cluster.wire import Closed, begin, ask
+from Cluster.wire import Closed, begin
 from lab.processes import must, wait
 
 RUNNING, WAITING = 8, 8
@@ -33,13 +33,13 @@ def play(world, transcript, draw):
 
     mount.freeze()
     death = Death("n1", time.monotonic())
-    asked = [begin_head(world, client) for client in waiting]
+    asked = [begin(world.front.port, "HEAD", client.current.location, {"X-Node": "n1"}) for client in waiting]
     for number, (client, exchange) in enumerate(running):
         # Every other request is sent completely.
         part = client.task.content[client.half :]
         exchange.send(part if number % 2 else part[: len(part) // 2])
         client.current.sent = len(client.task.content)
-    world.ceph.evict(mount)
+    world.ceph.evict(mount.sessions())
     evicted = time.monotonic() - death.time
     clients = [client for client, _ in running] + waiting
     for client in clients:
@@ -53,14 +53,12 @@ def play(world, transcript, draw):
         f"{ends(rest)} {[client.faults for client in rest]}",
     )
     for client in kept:
-        client.head_again = client.note(client.head().offset)
+        client.note(client.head().offset)
     application.release()
     both = [client for client, _ in sent]
     resolved = wait(30 * world.slowness, lambda: is_resolved(two, both))
-    transcript.check(
-        resolved,
-        f"its deliveries are resolved on n2 {time.monotonic() - death.time:.1f} s after the stop",
-    )
+    seconds = time.monotonic() - death.time
+    transcript.check(resolved, f"its deliveries are resolved on n2 {seconds:.1f} s after the stop")
     # A queue run repairs the uploads of n1; after that the spool does not change.
     runs = two.queue_runs()
     # One of them is in progress.
@@ -68,7 +66,7 @@ def play(world, transcript, draw):
     before = two.digests()
 
     answers, ended = [], threading.Event()
-    asking = threading.Thread(target=ask_on, args=(world, clients, answers, ended), daemon=True)
+    asking = threading.Thread(target=ask_on, args=(clients, answers, ended), daemon=True)
     asking.start()
     mount.thaw()
     status = one.wait(60)
@@ -89,11 +87,7 @@ def play(world, transcript, draw):
     )
     after = two.digests()
     changed = sorted(set(before.items()) ^ set(after.items()))
-    transcript.check(
-        not changed,
-        f"it changed nothing: {len(before)} files of uploads are as before",
-        changed,
-    )
+    transcript.check(not changed, f"it changed nothing: {len(before)} files of uploads are as before", changed)
 
     mount.stop()
     mount.start()
@@ -132,18 +126,12 @@ def running_upload(world, draw, number):
     return client, exchange
 
 
-def begin_head(world, client):
-    return begin(world.front.port, "HEAD", client.current.location, {"X-Node": "n1"})
-
-
-def ask_on(world, clients, answers, ended):
+def ask_on(clients, answers, ended):
     """Requests offsets from n1 until it has ended."""
     while not ended.is_set():
         for client in clients:
             try:
-                answers.append(
-                    ask(world.front.port, "HEAD", client.current.location, {"X-Node": "n1"})
-                )
+                answers.append(client.ask_node("n1"))
             except Closed:
                 answers.append(None)
             if ended.wait(0.005):

@@ -10,7 +10,7 @@ from Cluster.world import NODES
 
 def play(world, transcript, draw):
     count = int(os.environ.get("CLUSTER_UPLOADS") or 200)
-    since = {name: len(node.log()) for name, node in world.gateways.items()}
+    since = world.log_sizes()
     clients = []
     for number in range(count):
         task = Task(f"{draw.random()}")
@@ -37,10 +37,8 @@ def play(world, transcript, draw):
     )
     unbroken = [client for client in clients if not client.task.orders]
     once, heard = deliveries(world.application, unbroken)
-    transcript.check(
-        once == heard == len(unbroken),
-        f"{once} of {len(unbroken)} delivered once and identical, {heard} requests",
-    )
+    is_once = once == heard == len(unbroken)
+    transcript.check(is_once, f"{once} of {len(unbroken)} delivered once and identical, {heard} requests")
     broken = [client for client in clients if client.task.orders]
     transcript.check(
         all((client.end == ANSWERED) == (client.task.method == "PUT") for client in broken),
@@ -48,18 +46,11 @@ def play(world, transcript, draw):
         "\n".join(f"{client.task.method} {client.end}" for client in broken),
     )
     replays = sum(client.replays for client in answered)
-    transcript.check(
-        replays == len(answered), f"{replays} responses replayed by the other node"
-    )
+    transcript.check(replays == len(answered), f"{replays} responses replayed by the other node")
     # Only from uploads with orders. An aborted PUT is retried immediately on a kept-alive connection, and deferred
     # on a new one, as for the first uploads of a node.
     allowed = (
         r'msg="delivery outcome unknown" .*POST /files/uother\d+-\d+\?',
         r'msg="delivery deferred" .*PUT /files/uother\d+-\d+\?.* no response',
     )
-    said = [
-        line
-        for name, node in world.gateways.items()
-        for line in node.complaints(since[name], allowed)
-    ]
-    transcript.check(not said, "the nodes log no warning", "\n".join(said))
+    world.check_logs(transcript, since, "the nodes log no warning", allowed)

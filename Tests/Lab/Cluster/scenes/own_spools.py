@@ -2,10 +2,10 @@
 
 import time
 
-from Cluster.client import ANSWERED, Task
+from Cluster.client import ANSWERED
 from Cluster.oracle import check_once, judge
 from Cluster.wire import Closed, ask
-from lab.processes import must, wait
+from lab.processes import wait
 
 OPEN = 20
 
@@ -40,7 +40,7 @@ def play(world, transcript, draw):
     )
     began = time.monotonic()
     one.start()
-    back = wait(10, lambda: all(tells(world, client, told[client]) for client in on_one))
+    back = wait(10, lambda: all(tells(client, told[client]) for client in on_one))
     transcript.check(
         back,
         f"n1 is back: its {len(on_one)} uploads have the same offsets as before"
@@ -73,9 +73,9 @@ def is_broken_off(world, client):
     return True
 
 
-def tells(world, client, offset):
+def tells(client, offset):
     try:
-        return ask(world.front.port, "HEAD", client.current.location).offset == offset
+        return client.ask_node(None).offset == offset
     except Closed:
         return False
 
@@ -115,14 +115,7 @@ def taken_over(world, transcript, draw):
     """
     broken = 0
     for number in range(OPEN):
-        task = Task(f"{draw.random()} taken over {number}")
-        task.number, task.breaks, task.content = 910 + number, [], draw.randbytes(60_000)
-        client = world.client(task)
-        client.begin()
-        fields = {"Upload-Complete": "?1", "Content-Length": len(task.content)}
-        exchange = client.open(task.method, client.current.target, fields)
-        exchange.send(task.content[:30_000])
-        must(10, "the Location arrives", lambda: exchange.listen(0.1) and client.current.location)
+        client, exchange = world.begin_whole(draw, 910 + number)
         client.head()
         try:
             exchange.final()
