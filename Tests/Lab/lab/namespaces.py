@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 
-from lab.processes import PATH, Unavailable
+from lab.processes import PATH, Unavailable, lacking
 from lab.report import Transcript
 
 _IN_NAMESPACE = "--in-namespace"
@@ -25,8 +25,12 @@ class GivenUp(BaseException):
     """The run takes longer than its limit."""
 
 
-def missing():
+def missing(kind):
     """The reason why this machine has no such namespaces; None if it has."""
+    if os.geteuid() != 0:
+        return "it creates namespaces and mounts file systems, which requires root"
+    if reason := lacking(kind, "setpriv", "unshare"):
+        return reason
     if subprocess.run([*_NAMESPACES, "true"], capture_output=True).returncode:
         return "this machine has no namespaces for processes and mounts"
     return None
@@ -40,10 +44,11 @@ def is_inside():
 def command(kind, obstacle, play, prepare=lambda: None, *, scratch=None, limit=None, has_network=False):
     """Runs the program of a test, `make KIND-test`; returns its exit status.
 
-    `obstacle` returns the reason why the test cannot run here, or None; with `--check` nothing else happens. `prepare`
-    is called before the namespaces are created, and `play` in them, with a Transcript and a new directory below that
-    of the variable `scratch` (default: KIND_SCRATCH). After `limit` seconds, or those in the variable KIND_LIMIT,
-    the test is ended, which counts as a failure. With `has_network`, it also has its own network namespace.
+    `obstacle` returns a reason other than missing namespaces why the test cannot run here, or None; with `--check`
+    nothing else happens. `prepare` is called before the namespaces are created, and `play` in them, with a Transcript
+    and a new directory below that of the variable `scratch` (default: KIND_SCRATCH). After `limit` seconds, or those
+    in the variable KIND_LIMIT, the test is ended, which counts as a failure. With `has_network`, it also has its own
+    network namespace.
     """
     os.environ["PATH"] = PATH
     is_check = sys.argv[1:] == ["--check"]
@@ -53,7 +58,7 @@ def command(kind, obstacle, play, prepare=lambda: None, *, scratch=None, limit=N
         # The first process of the namespaces cannot remove the directory after their end, so another process does.
         if is_inside():
             return _inside(play, sys.argv[2], limit, f"{kind.upper()}_LIMIT")
-        if reason := obstacle():
+        if reason := missing(kind) or obstacle():
             raise Unavailable(reason)
         if is_check:
             return 0
