@@ -4,6 +4,7 @@ ceph-fuse and DRBD's tools.
 
 import glob
 import os
+import pathlib
 import shutil
 
 from lab import guest
@@ -11,6 +12,10 @@ from lab.guest import Root, run, tool
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MODULES = "virtio_pci virtio_blk virtio_net virtio_rng fuse ceph drbd".split()
+DIRECTORIES = (
+    "bin sbin proc sys dev tmp run data spool modules etc/ceph var/lib/drbd var/run/drbd var/lib/ceph var/log/ceph"
+    " var/lock www/cgi-bin usr/share/spoolgate lib/drbd"
+)
 PROGRAMS = "ceph-fuse mkfs.ext4 e2fsck".split()
 # Libraries that ceph-fuse loads at run time to resolve host names.
 LOADED = ("/lib/x86_64-linux-gnu/libnss_files.so.2", "/lib/x86_64-linux-gnu/libgcc_s.so.1")
@@ -20,42 +25,21 @@ def build(out, programs):
     """Builds `vmlinuz` and `hosts.cpio` in `out`, unless they are up to date; `programs` maps names in the image to
     paths of the gateway.
     """
-    os.makedirs(out, exist_ok=True)
     parts = [*programs.values(), *glob.glob(f"{HERE}/guest/*"), os.path.abspath(__file__), guest.__file__]
     stamp = " ".join(map(guest.digest, sorted(parts)))
-    if _read(f"{out}/stamp") == stamp and os.path.exists(f"{out}/hosts.cpio"):
+    stamp_file = pathlib.Path(f"{out}/stamp")
+    if stamp_file.exists() and stamp_file.read_text() == stamp:
         return
-    _write(f"{out}/stamp", "")
-    unpacked = guest.kernel(out)
-    shutil.copy(glob.glob(f"{unpacked}/boot/vmlinuz-*")[0], f"{out}/vmlinuz")
-    root = Root(f"{out}/root")
-    root.directories(
-        *"bin sbin proc sys dev tmp run data spool modules etc/ceph var/lib/drbd var/run/drbd".split(),
-        *"var/lib/ceph var/log/ceph var/lock www/cgi-bin usr/share/spoolgate lib/drbd".split(),
-    )
+    stamp_file.unlink(missing_ok=True)
+    root = Root(out, DIRECTORIES, MODULES)
     root.put_gateways(programs)
     root.put_programs({f"/sbin/{name}": tool(name) for name in PROGRAMS}, LOADED)
     root.put_programs(replication(out))
     run(tool("gcc"), "-O2", "-static", "-o", f"{root.path}/bin/relay", f"{HERE}/guest/relay.c")
-    root.put_modules(unpacked, MODULES)
     root.put(f"{HERE}/guest/init", "/init", 0o755)
     root.put(f"{HERE}/guest/run", "/www/cgi-bin/run", 0o755)
-    root.put_users()
     root.pack(f"{out}/hosts.cpio")
-    _write(f"{out}/stamp", stamp)
-
-
-def _read(path):
-    try:
-        with open(path) as file:
-            return file.read()
-    except OSError:
-        return None
-
-
-def _write(path, text):
-    with open(path, "w") as file:
-        file.write(text)
+    stamp_file.write_text(stamp)
 
 
 def replication(out):

@@ -1,8 +1,6 @@
 """The guest's boot files: a kernel from the distribution's package, and an initramfs with the gateway and nginx."""
 
-import glob
 import os
-import shutil
 
 from lab import guest
 from lab.gateway import certify
@@ -11,37 +9,23 @@ from lab.processes import MODULE, ROOT
 
 GUEST = os.path.join(os.path.dirname(os.path.abspath(__file__)), "guest")
 # The modules that the guest needs, without their dependencies.
-MODULES = (
-    "virtio_pci virtio_blk virtio_net virtio_rng xfs blake2b_generic xxhash_generic btrfs".split()
-)
+MODULES = "virtio_pci virtio_blk virtio_net virtio_rng xfs blake2b_generic xxhash_generic btrfs".split()
 TOOLS = "mkfs.ext4 mkfs.xfs mkfs.btrfs openssl".split()
 IN_GUEST = "nginx e2fsck xfs_repair btrfs".split()
 SHARED = "/usr/share/spoolgate/nginx"
 DIRECTORIES = (
     "bin sbin proc sys dev tmp run/spoolgate data other modules etc/nginx var/log/nginx var/lib/nginx www/cgi-bin"
     " usr/lib"
-).split()
+)
 
 
 def check_tools():
     guest.check_tools(*TOOLS, *IN_GUEST)
 
 
-def program():
-    """The path of the gateway's program."""
-    path = os.environ.get("SPOOLGATE") or os.path.join(ROOT, ".build/release/spoolgate")
-    if not os.access(path, os.X_OK):
-        raise Unavailable(f"{path} is missing: run make build, or set SPOOLGATE=path")
-    return path
-
-
 def build(out, gateway, previous):
     """Builds `vmlinuz` and `guest.cpio` in `out` with the gateway and a previous build of it (or None)."""
-    os.makedirs(out, exist_ok=True)
-    unpacked = guest.kernel(out)
-    shutil.copy(glob.glob(f"{unpacked}/boot/vmlinuz-*")[0], f"{out}/vmlinuz")
-    root = Root(f"{out}/root")
-    root.directories(*DIRECTORIES)
+    root = Root(out, DIRECTORIES, MODULES)
     builds = {"spoolgate": gateway, "spoolgate-previous": previous}
     root.put_gateways({name: path for name, path in builds.items() if path})
     root.put_programs({f"/sbin/{name}": tool(name) for name in IN_GUEST})
@@ -49,12 +33,10 @@ def build(out, gateway, previous):
     liar = f"{root.path}/usr/lib/liar.so"
     run(tool("gcc"), "-O2", "-shared", "-fPIC", "-o", liar, f"{GUEST}/liar.c", "-ldl")
     run(tool("gcc"), "-O2", "-o", f"{root.path}/bin/witness", f"{GUEST}/witness.c")
-    root.put_modules(unpacked, MODULES)
     put_nginx(root)
     root.put(f"{GUEST}/init", "/init", 0o755)
     root.put(f"{GUEST}/ask", "/www/cgi-bin/ask", 0o755)
     root.put(f"{GUEST}/spoolgate.yaml", "/etc/spoolgate.yaml")
-    root.put_users()
     root.pack(f"{out}/guest.cpio")
 
 

@@ -18,7 +18,7 @@ sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import beside_walk
 import controls
 import image
-from lab import guest, qemu
+from lab import guest, processes, qemu
 from lab.processes import ROOT, Unavailable
 from lab.report import Transcript
 from ledger import MOMENTS, NGINX_WRITES
@@ -121,13 +121,13 @@ def stop_sample(*_):
 
 def carry_out(run, transcript):
     host = prepare(run)
-    program = guest.digest(image.program())
+    program = guest.digest(processes.gateway())
     results = Results(os.path.join(run.directory, "results.jsonl"), program, run.selection)
     if run.is_sample:
         # It is too short to continue another run.
         results.end()
     transcript.say(
-        f"{image.program()} ({program}), {host.accelerator}, POWER_SEED={run.seed}, "
+        f"{processes.gateway()} ({program}), {host.accelerator}, POWER_SEED={run.seed}, "
         f"results in {results.path}"
     )
     if "h2" not in TRANSPORTS:
@@ -171,7 +171,7 @@ def prepare(run):
             f"make power-test: another run uses {run.directory}; set POWER_DIRECTORY for a second one"
         )
     before = previous(run.directory)
-    image.build(build, image.program(), before)
+    image.build(build, processes.gateway(), before)
     return Host(
         build, work, qemu.accelerator(build, "guest.cpio", "POW "), int(setting("PROCESSORS", "1")), bool(before)
     )
@@ -185,7 +185,7 @@ def previous(directory):
     if named := setting("PREVIOUS"):
         return named
     last, before = (os.path.join(directory, f"{name}-program") for name in ("last", "previous"))
-    current = image.program()
+    current = processes.gateway()
     if not os.path.exists(last) or guest.digest(last) != guest.digest(current):
         if os.path.exists(last):
             os.replace(last, before)

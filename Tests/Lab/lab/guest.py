@@ -89,9 +89,7 @@ def module_bytes(path):
         with lzma.open(path) as file:
             return file.read()
     if path.endswith(".zst"):
-        return subprocess.run(
-            [tool("zstd"), "-dc", path], check=True, stdout=subprocess.PIPE
-        ).stdout
+        return subprocess.run([tool("zstd"), "-dc", path], check=True, stdout=subprocess.PIPE).stdout
     with open(path, "rb") as file:
         return file.read()
 
@@ -119,23 +117,27 @@ def in_order(directory, names):
 
 
 def libraries(path):
-    said = subprocess.run(
-        [tool("ldd"), path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ).stdout
+    said = subprocess.run([tool("ldd"), path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
     return re.findall(r"(/[^ ]+\.so[^ ]*) \(0x", said)
 
 
 class Root:
-    """The root directory of the initramfs."""
+    """The root directory of the initramfs, with some directories and the kernel's modules; `vmlinuz` is next to it."""
 
-    def __init__(self, path):
-        self.path = path
-        shutil.rmtree(path, ignore_errors=True)
-        self.put(BUSYBOX, "/bin/busybox", 0o755)
-
-    def directories(self, *names):
-        for name in names:
+    def __init__(self, out, directories, modules):
+        os.makedirs(out, exist_ok=True)
+        unpacked = kernel(out)
+        shutil.copy(glob.glob(f"{unpacked}/boot/vmlinuz-*")[0], f"{out}/vmlinuz")
+        self.path = f"{out}/root"
+        shutil.rmtree(self.path, ignore_errors=True)
+        for name in directories.split():
             os.makedirs(f"{self.path}/{name}", exist_ok=True)
+        self.put(BUSYBOX, "/bin/busybox", 0o755)
+        self.put_modules(unpacked, modules)
+        self.write("/etc/passwd", "root:x:0:0:root:/:/bin/sh\n")
+        self.write("/etc/group", "root:x:0:\n")
+        self.write("/etc/hosts", "127.0.0.1 localhost\n")
+        self.write("/etc/nsswitch.conf", "hosts: files\n")
 
     def put(self, source, path, mode=None):
         target = self.path + path
@@ -169,12 +171,6 @@ class Root:
         release = glob.glob(f"{unpacked}/lib/modules/*")[0]
         for number, (name, content) in enumerate(in_order(release, names)):
             self.write(f"/modules/{number:02}-{name}.ko", content)
-
-    def put_users(self):
-        self.write("/etc/passwd", "root:x:0:0:root:/:/bin/sh\n")
-        self.write("/etc/group", "root:x:0:\n")
-        self.write("/etc/hosts", "127.0.0.1 localhost\n")
-        self.write("/etc/nsswitch.conf", "hosts: files\n")
 
     def pack(self, target):
         names = run("find", ".", cwd=self.path)
