@@ -40,9 +40,7 @@ class Fuse:
             os.makedirs(path)
         options = ",".join(f"{name}={path}" for name, path in parts.items())
         self._served = place
-        self._server = Process(
-            ["fuse-overlayfs", "-f", "-o", options, place], f"{self._directory}/fuse.log"
-        )
+        self._server = Process(["fuse-overlayfs", "-f", "-o", options, place], f"{self._directory}/fuse.log")
         must(20, f"{place} is mounted: {self._server.said()}", lambda: os.path.ismount(place))
 
     def stall(self):

@@ -1,5 +1,6 @@
 """The measurements: a stall under uploads, and TERM during a stall."""
 
+import contextlib
 import os
 import time
 
@@ -22,9 +23,7 @@ HEAD = "| | p50 | p99 | max | before: p50 | p99 | max | threads that wait: nginx
 def play(disk, rows, scratch, transcript):
     """Measures the rows on a disk of that kind; prints a table."""
     count, size, seconds = settings()
-    transcript.scene(
-        f"{disk.title} stalls for {seconds:g} s under {count} uploads of {size >> 20} MiB"
-    )
+    transcript.scene(f"{disk.title} stalls for {seconds:g} s under {count} uploads of {size >> 20} MiB")
     table = [HEAD, "|---" * HEAD.count(" |") + "|"]
     for row in rows:
         with disk(new(scratch, f"{disk.name}-{row}")) as one:
@@ -48,32 +47,27 @@ def new(scratch, name):
 def stall(disk, row, scratch, transcript):
     """One stall; the row of the table."""
     count, size, seconds = settings()
-    sink = Sink()
-    pings = uploads = None
-    try:
-        with Stage(os.path.join(scratch, "stage"), disk.mount, row, sink.port) as stage:
-            try:
-                pings = Pings(stage.port)
-                uploads = Uploads(stage.port, stage.path, count, size)
-                must(60, "a quarter of the content is sent", lambda: uploads.share_sent() > 0.25)
-                began = time.monotonic()
-                disk.stall()
-                waiting = watch(stage, began + seconds)
-                disk.resume()
-                ended = time.monotonic()
-                results = uploads.results()
-                answers = pings.end()
-                lane = stage.lane_bytes()
-                stored = sink.digests() if row == "proxy" else stage.digests()
-                left = stage.quit()
-                complaints = stage.complaints()
-            finally:
-                disk.resume()
-                for one in (pings, uploads):
-                    if one:
-                        one.stop()
-    finally:
-        sink.stop()
+    with contextlib.ExitStack() as ends:
+        sink = Sink()
+        ends.callback(sink.stop)
+        stage = ends.enter_context(Stage(os.path.join(scratch, "stage"), disk.mount, row, sink.port))
+        pings = Pings(stage.port)
+        ends.callback(pings.stop)
+        uploads = Uploads(stage.port, stage.path, count, size)
+        ends.callback(uploads.stop)
+        ends.callback(disk.resume)
+        must(60, "a quarter of the content is sent", lambda: uploads.share_sent() > 0.25)
+        began = time.monotonic()
+        disk.stall()
+        waiting = watch(stage, began + seconds)
+        disk.resume()
+        ended = time.monotonic()
+        results = uploads.results()
+        answers = pings.end()
+        lane = stage.lane_bytes()
+        stored = sink.digests() if row == "proxy" else stage.digests()
+        left = stage.quit()
+        complaints = stage.complaints()
     name = ROWS[row][0]
     during = [one for one in answers if began <= one[0] < ended]
     before = [one for one in answers if one[0] + one[1] < began]
@@ -84,11 +78,8 @@ def stall(disk, row, scratch, transcript):
         f"{name}: all {count} uploads succeed",
         f"{statuses}\n" + "\n".join(complaints[-5:]),
     )
-    transcript.check(
-        stored == sorted(digest for _, digest in results),
-        f"{name}: each is stored whole",
-        f"{len(stored)} stored",
-    )
+    is_whole = stored == sorted(digest for _, digest in results)
+    transcript.check(is_whole, f"{name}: each is stored whole", f"{len(stored)} stored")
     transcript.check(
         during and all(is_good for _, _, is_good in answers),
         f"{name}: each of the {len(answers)} requests for the page receives a response",
@@ -96,11 +87,8 @@ def stall(disk, row, scratch, transcript):
     )
     transcript.check(not left, f"{name}: nginx and the gateway end in time", left)
     if row in WAITING:
-        transcript.check(
-            figures[0] > LONGEST,
-            f"{name}: the page waits for the disk (otherwise the test proves nothing)",
-            figures,
-        )
+        sentence = f"{name}: the page waits for the disk (otherwise the test proves nothing)"
+        transcript.check(figures[0] > LONGEST, sentence, figures)
     else:
         transcript.check(
             figures[2] < LONGEST and max(waiting) > 0,
@@ -108,9 +96,7 @@ def stall(disk, row, scratch, transcript):
             f"{figures}; waiting {waiting}",
         )
     if row in ("on", "worker"):
-        transcript.check(
-            lane >= count * (size - (4 << 20)), f"{name}: nginx writes the content", lane
-        )
+        transcript.check(lane >= count * (size - (4 << 20)), f"{name}: nginx writes the content", lane)
         transcript.check(waiting[0] > 0, f"{name}: nginx's writes wait for the disk", waiting)
     else:
         transcript.check(lane == 0, f"{name}: nginx writes nothing into the spool", lane)

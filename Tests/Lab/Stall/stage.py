@@ -141,16 +141,8 @@ class Stage:
             edit=lambda text: text.replace("/run/spoolgate/spoolgate.sock", socket),
         )
         ship_module(folder, self._with_mode)
-        write(
-            f"{folder}/nginx.conf",
-            NGINX.format(
-                module=module(),
-                directory=self._directory,
-                mount=self._mount,
-                port=self.port,
-                sink=self._sink,
-            ),
-        )
+        words = {"module": module(), "directory": self._directory, "mount": self._mount}
+        write(f"{folder}/nginx.conf", NGINX.format(port=self.port, sink=self._sink, **words))
 
     def _with_mode(self, text):
         return re.sub(r"(?m)^spool_receive .*;", f"spool_receive {self._mode};", text)
@@ -194,9 +186,7 @@ class Stage:
 
     def lane_bytes(self):
         """The bytes that nginx wrote into the spool."""
-        figures = re.findall(
-            r"(?m)^spoolgate_spool_receive_bytes_total.* (\S+)$", self._gateway.metrics()
-        )
+        figures = re.findall(r"(?m)^spoolgate_spool_receive_bytes_total.* (\S+)$", self._gateway.metrics())
         return sum(map(float, figures))
 
     def digests(self):
@@ -212,10 +202,8 @@ class Stage:
     def quit(self):
         """Ends nginx and the gateway as an operator does; returns the names of those that do not end in time."""
         left = []
-        for name, process, number in (
-            ("nginx", self._nginx, signal.SIGQUIT),
-            ("the gateway", self._gateway.process, signal.SIGTERM),
-        ):
+        gateway = self._gateway.process
+        for name, process, number in (("nginx", self._nginx, signal.SIGQUIT), ("the gateway", gateway, signal.SIGTERM)):
             process.send(number)
             if process.wait(30) is None:
                 left.append(name)

@@ -30,15 +30,33 @@ def pieces(number, size):
         yield index.to_bytes(8, "big") + block
 
 
-class Uploads:
+class Separate:
+    """A process that runs `_run`, and puts results into a queue."""
+
+    def __init__(self, *arguments):
+        self._results = fork.SimpleQueue()
+        self._process = fork.Process(target=self._run, args=arguments, daemon=True)
+        self._process.start()
+
+    def _taken(self):
+        """The results so far."""
+        found = []
+        while not self._results.empty():
+            found.append(self._results.get())
+        return found
+
+    def stop(self):
+        self._process.kill()
+        self._process.join()
+
+
+class Uploads(Separate):
     """`count` concurrent uploads; `results` has each one's status and the SHA-256 of its content."""
 
     def __init__(self, port, path, count, size):
         self._sent = fork.Value("Q", 0)
         self._total = count * size
-        self._results = fork.SimpleQueue()
-        self._process = fork.Process(target=self._run, args=(port, path, count, size), daemon=True)
-        self._process.start()
+        super().__init__(port, path, count, size)
 
     def share_sent(self):
         """The part of all content that was sent."""
@@ -74,24 +92,17 @@ class Uploads:
     def results(self):
         """Waits for the end of all uploads."""
         self._process.join(PATIENCE)
-        found = []
-        while not self._results.empty():
-            found.append(self._results.get())
+        found = self._taken()
         self.stop()
         return found
 
-    def stop(self):
-        self._process.kill()
-        self._process.join()
 
-
-class Pings:
+class Pings(Separate):
     """Requests the page a hundred times a second, each time on a new connection."""
 
     def __init__(self, port):
         self._ours, theirs = fork.Pipe()
-        self._process = fork.Process(target=self._run, args=(port, theirs), daemon=True)
-        self._process.start()
+        super().__init__(port, theirs)
 
     def _run(self, port, pipe):
         resource.setrlimit(resource.RLIMIT_NOFILE, (8192, 8192))
@@ -125,10 +136,6 @@ class Pings:
         self.stop()
         return answers
 
-    def stop(self):
-        self._process.kill()
-        self._process.join()
-
 
 class Digests(Application):
     def __init__(self, pipe, digests):
@@ -141,29 +148,20 @@ class Digests(Application):
         return 201, {}, ""
 
 
-class Sink:
+class Sink(Separate):
     """An upstream that keeps only the SHA-256 of each request's content, in a separate process."""
 
     def __init__(self):
         ours, theirs = fork.Pipe()
-        self._digests = fork.SimpleQueue()
-        self._process = fork.Process(target=self._run, args=(theirs,), daemon=True)
-        self._process.start()
+        super().__init__(theirs)
         self.port = ours.recv()
 
     def _run(self, pipe):
-        Digests(pipe, self._digests)
+        Digests(pipe, self._results)
         threading.Event().wait()
 
     def digests(self):
-        found = []
-        while not self._digests.empty():
-            found.append(self._digests.get())
-        return sorted(found)
-
-    def stop(self):
-        self._process.kill()
-        self._process.join()
+        return sorted(self._taken())
 
 
 def settings():
