@@ -41,7 +41,7 @@ def play_scenes(transcript, scratch):
     if ctypes.CDLL(None, use_errno=True).unshare(NEW_NETWORK):
         raise Unavailable("this machine has no network namespaces")
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    scenes.play(machine, scratch, transcript)
+    scenes.Scenes(machine, scratch, transcript).play()
 
 
 def remove_cgroups(name):

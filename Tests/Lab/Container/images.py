@@ -6,7 +6,7 @@ import shutil
 import subprocess
 
 from lab.processes import ROOT as SOURCE
-from lab.processes import Unavailable, lacking
+from lab.processes import Unavailable, lacking, run
 
 CONTAINERFILE = "deploy/container/Containerfile"
 TARGETS = ("gateway", "nginx", "application")
@@ -30,16 +30,12 @@ def bases(podman, scratch, transcript):
         base = "localhost/spoolgate-test-base"
         suite = _suite()
         transcript.command(f"debootstrap --variant=minbase {suite} {scratch}/root")
-        made = subprocess.run(
-            ["debootstrap", "--variant=minbase", suite, f"{scratch}/root"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-        )
-        if made.returncode:
-            raise Unavailable(f"debootstrap made no {suite}: {made.stdout.strip().splitlines()[-1:]}")
+        try:
+            run(["debootstrap", "--variant=minbase", suite, f"{scratch}/root"], timeout=None)
+        except RuntimeError as error:
+            raise Unavailable(f"debootstrap made no {suite}: {error}") from None
         _add_sources(f"{scratch}/root", suite)
-        subprocess.run(["tar", "-C", f"{scratch}/root", "-cf", f"{scratch}/root.tar", "."], check=True)
+        run(["tar", "-C", f"{scratch}/root", "-cf", f"{scratch}/root.tar", "."], timeout=None)
         podman("import", f"{scratch}/root.tar", base, timeout=600)
         os.unlink(f"{scratch}/root.tar")
     if reason := podman.try_runtimes(base):
@@ -78,10 +74,8 @@ def name(target):
 
 def commit():
     """The commit that `spoolgate --version` must print."""
-    done = subprocess.run(
-        ["git", "-C", SOURCE, "rev-parse", "--short", "HEAD"], capture_output=True, text=True
-    )
-    return done.stdout.strip() or "test"
+    command = ["git", "-C", SOURCE, "rev-parse", "--short", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True).stdout.strip() or "test"
 
 
 def _suite():
@@ -114,9 +108,8 @@ def _toolchain():
 
 def _mirrors(scratch):
     """Build arguments for the mirrors of git repositories in this machine's directories."""
-    done = subprocess.run(
-        ["git", "config", "--get-regexp", r"^url\..*\.insteadof$"], capture_output=True, text=True
-    )
+    command = ["git", "config", "--get-regexp", r"^url\..*\.insteadof$"]
+    done = subprocess.run(command, capture_output=True, text=True)
     arguments, lines = [], []
     for line in done.stdout.splitlines():
         key, original = line.split(" ", 1)

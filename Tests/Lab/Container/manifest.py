@@ -2,26 +2,20 @@
 
 from images import SOURCE, name
 
+try:
+    import yaml
+except ImportError:
+    yaml = None
+
 PATH = f"{SOURCE}/deploy/kubernetes/spoolgate.yaml"
 POD = "spoolgate-0"
 APPLICATION = "http://127.0.0.1:3000"
-
-
-def obstacle():
-    """The reason why the pod cannot run; None if it can."""
-    try:
-        import yaml  # noqa: F401
-    except ImportError:
-        return "python3-yaml is not installed (deploy/install-dependencies.sh container)"
-    return None
 
 
 class Manifest:
     """The first pod of the StatefulSet, as in the manifest except for the values that a cluster fills in."""
 
     def __init__(self, origin, ports):
-        import yaml
-
         with open(PATH) as file:
             documents = {(one["kind"], one["metadata"]["name"]): one for one in yaml.safe_load_all(file)}
         stateful_set = documents["StatefulSet", "spoolgate"]["spec"]
