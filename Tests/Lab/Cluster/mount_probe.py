@@ -22,6 +22,14 @@ ROUNDS = 300
 KILLS = 60
 
 
+def other_side(word, path):
+    """Another process, which runs the function of that name below and has printed its first line."""
+    command = [sys.executable, __file__, word, path]
+    child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    child.stdout.readline()
+    return child
+
+
 def lock_words(kind):
     return struct.pack("hhqqi4x", kind, os.SEEK_SET, 0, RANGE, 0)
 
@@ -95,10 +103,7 @@ def unlocked_births(a, b):
 
     B opens each file; files that B finds too late, or finds locked, are fine.
     """
-    child = subprocess.Popen(
-        [sys.executable, __file__, "--watch", b], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    child.stdout.readline()
+    child = other_side("watch", b)
     kept = []
     for number in range(ROUNDS):
         child.stdin.write(b"%d\n" % number)
@@ -137,10 +142,7 @@ def stale_records(a, b):
     """How often B, which read a file while A had it locked, reads something other than A's last synced content
     immediately after acquiring the lock; and how often it reads a wrong size of a second file.
     """
-    child = subprocess.Popen(
-        [sys.executable, __file__, "--take", b], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    child.stdout.readline()
+    child = other_side("take", b)
     for number in range(ROUNDS):
         record, content = create(f"{a}/record{number}"), create(f"{a}/content{number}")
         lock(record)
@@ -227,10 +229,7 @@ def locks(a, b):
     while not lock(writing):
         pass
     fcntl.fcntl(writing, SET, lock_words(fcntl.F_UNLCK))
-    child = subprocess.Popen(
-        [sys.executable, __file__, "--hold", f"{a}/locked"], stdout=subprocess.PIPE
-    )
-    child.stdout.readline()
+    child = other_side("hold", f"{a}/locked")
     seen.append(is_locked(writing))
     child.kill()
     child.wait()
@@ -283,29 +282,14 @@ def hold(path):
 
 
 def main():
-    if sys.argv[1] == "--watch":
-        return watch(sys.argv[2])
-    if sys.argv[1] == "--take":
-        return take(sys.argv[2])
-    if sys.argv[1] == "--hold":
-        return hold(sys.argv[2])
+    sides = {"watch": watch, "take": take, "hold": hold}
+    if sys.argv[1] in sides:
+        return sides[sys.argv[1]](sys.argv[2])
     a, b = (f"{mount}/probe" for mount in sys.argv[1:])
     os.mkdir(a, 0o700)
-    found = {
-        probe.__name__: probe(a, b)
-        for probe in (
-            locks,
-            locks_left,
-            locks_left_by_waiting,
-            links_after_removal,
-            lost_races,
-            unlocked_births,
-            double_births,
-            stale_records,
-            stale_sizes,
-            stale_names,
-        )
-    }
+    probes = (locks, locks_left, locks_left_by_waiting, links_after_removal, lost_races, unlocked_births)
+    probes += (double_births, stale_records, stale_sizes, stale_names)
+    found = {probe.__name__: probe(a, b) for probe in probes}
     print(json.dumps({**found, "rounds": ROUNDS, "kills": KILLS}))
 
 

@@ -92,15 +92,9 @@ def main():
     with tempfile.TemporaryDirectory(prefix="spoolgate-slow-") as directory:
         # nginx's workers run as an unprivileged user.
         os.chmod(directory, 0o755)
+        threads = count * 6 // 5 // nodes + 200
         gateways = [
-            Gateway(
-                name,
-                directory,
-                os.path.join(directory, f"spool-{name}"),
-                "directory:" + directory,
-                is_shared=False,
-                threads=count * 6 // 5 // nodes + 200,
-            )
+            Gateway(name, directory, f"{directory}/spool-{name}", "directory:" + directory, False, threads)
             for name in (f"n{number + 1}" for number in range(nodes))
         ]
         front = Front(directory, gateways, is_shared=False, workers=4, connections=most - 500)
@@ -128,17 +122,8 @@ def run(count, seconds, nodes, front):
         idle[target.split("/")[-2]] = target
     before = [memory(tree(each.identity)) for each in (*nodes, front)]
     free = available()
-    plan = slow.Plan(
-        front.port,
-        count,
-        PORTION,
-        PAUSE,
-        OPENINGS,
-        address,
-        resumes=False,
-        length=LENGTH,
-        fields=("Upload-Draft-Interop-Version: 10",),
-    )
+    uploads = {"resumes": False, "length": LENGTH, "fields": ("Upload-Draft-Interop-Version: 10",)}
+    plan = slow.Plan(front.port, count, PORTION, PAUSE, OPENINGS, address, **uploads)
     clients = slow.Clients(plan, PROCESSES)
     time.sleep(count / OPENINGS)
     begun = 0
@@ -158,12 +143,8 @@ def run(count, seconds, nodes, front):
     times = sorted(prober.times)
     grown = [round(now - then) for now, then in zip(held, before)]
     print(f"{count} slow uploads, statuses {dict(answered)}")
-    print(
-        f"threads {threads}; MiB more: gateways {grown[:-1]}, nginx {grown[-1]}, with clients and kernel {used:.0f}"
-    )
-    print(
-        f"KiB an upload: gateways {1024 * sum(grown[:-1]) / count:.1f}, nginx {1024 * grown[-1] / count:.1f}"
-    )
+    print(f"threads {threads}; MiB more: gateways {grown[:-1]}, nginx {grown[-1]}, with clients and kernel {used:.0f}")
+    print(f"KiB an upload: gateways {1024 * sum(grown[:-1]) / count:.1f}, nginx {1024 * grown[-1] / count:.1f}")
     print(
         f"HEAD: {len(times)}, {prober.failures} failed, p50 {1000 * times[len(times) // 2]:.1f} ms, "
         f"p99 {1000 * times[len(times) * 99 // 100]:.1f} ms, most {1000 * times[-1]:.1f} ms"
