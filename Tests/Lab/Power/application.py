@@ -77,8 +77,6 @@ def file_of_form(content, kind, request):
     start = content.rfind(b"--" + boundary.encode() + b"\r\n")
     head, _, file = content[start:].partition(b"\r\n\r\n")
     if not content.endswith(end) or b'name="file"' not in head:
-        request.fault = (
-            f"a form that begins {bytes(content[:200])!r} and ends {bytes(content[-60:])!r}"
-        )
+        request.fault = f"a form that begins {bytes(content[:200])!r} and ends {bytes(content[-60:])!r}"
         return content
     return file[: -len(end)]

@@ -9,9 +9,10 @@ import threading
 import time
 
 from application import Application
+from lab.exchange import ask
 from lab.http1 import Closed
+from lab.processes import wait
 from machine import Conduct, Machine, make_disks
-from transport import ask
 
 UPLOADS = 24
 MARKS = {"Upload-Draft-Interop-Version": "8"}
@@ -27,7 +28,7 @@ class Late(Application):
         return (201, 0) if self.is_open else (0, 0)
 
 
-def play(host, is_over=lambda: False):
+def play(host):
     """The faults; empty: none."""
     application = Late(lambda kind: None, 0)
     machine = None
@@ -55,17 +56,11 @@ def play(host, is_over=lambda: False):
 def create(machine, number):
     """Creates an upload that receives 202; returns its URL."""
     found = []
-    answer = ask(
-        machine.http,
-        "PUT",
-        f"/acc/{number}.bin",
-        {**MARKS, "Upload-Complete": "?1"},
-        content=bytes([number]) * 200_000,
-        on_interim=lambda one: found.append(one["location"]),
-    )
+    fields, content = {**MARKS, "Upload-Complete": "?1"}, bytes([number]) * 200_000
+    answer = ask(machine.http, "PUT", f"/acc/{number}.bin", fields, content, on_interim=found.append)
     if answer.status != 202:
         raise RuntimeError(f"an upload received {answer}")
-    return "/" + found[0].split("://")[1].partition("/")[2]
+    return "/" + found[0]["location"].split("://")[1].partition("/")[2]
 
 
 def ask_all(machine, urls):
@@ -92,14 +87,10 @@ def ask_all(machine, urls):
 
 
 def wait_for_deliveries(application, machine):
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        came = [
-            target
-            for target in application.targets()
-            if any(one.status == 201 for one in application.requests_for(target))
-        ]
-        if len(came) == UPLOADS:
-            return []
-        time.sleep(0.2)
-    return [f"{len(came)} of {UPLOADS} reached the application within 60 s", machine.ask("list")]
+    def came():
+        requests = map(application.requests_for, application.targets())
+        return sum(any(one.status == 201 for one in each) for each in requests)
+
+    if wait(60, lambda: came() == UPLOADS, 0.2):
+        return []
+    return [f"{came()} of {UPLOADS} reached the application within 60 s", machine.ask("list")]

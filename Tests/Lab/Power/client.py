@@ -49,13 +49,11 @@ class Client:
         if completes and not content:
             upload.is_completing = True
         shown = {name: value for name, value in fields.items() if name.startswith("Upload")}
-        upload.note(
-            f"> {method} {target} {shown} {base}+{len(content)}{' completes' if completes else ''}"
-        )
+        upload.note(f"> {method} {target} {shown} {base}+{len(content)}{' completes' if completes else ''}")
         try:
             answer = send(
-                ledger,
-                upload,
+                ledger.machine,
+                upload.transport,
                 method,
                 target,
                 {**upload.marks(), **fields},
@@ -88,10 +86,8 @@ class Client:
         draw = self.chance.random()
         if draw < 0.15:
             return self.head(upload)
-        if (
-            draw < 0.15 + (0.5 if self.ledger.moment == "cancelled" else 0.05)
-            and not upload.is_part
-        ):
+        cancels = draw < 0.15 + (0.5 if self.ledger.moment == "cancelled" else 0.05)
+        if cancels and not upload.is_part:
             return self.cancel(upload)
         if draw > 0.93 and upload.told and not upload.is_completing:
             return self.conflict(upload)
@@ -99,16 +95,8 @@ class Client:
 
     def create(self, upload):
         if upload.family == "plain":
-            answer = self.send(
-                upload,
-                upload.method,
-                upload.path,
-                {},
-                upload.content,
-                completes=True,
-                slowly=self._half(),
-            )
-            return self.conclude(upload, answer)
+            how = {"completes": True, "slowly": self._half()}
+            return self.conclude(upload, self.send(upload, upload.method, upload.path, {}, upload.content, **how))
         answer = self._create_tus(upload) if upload.is_tus else self._create_draft(upload)
         if answer.status == 201 and not upload.is_completing:
             upload.locate(answer["location"] or "")
@@ -128,16 +116,8 @@ class Client:
         count = self.chance.choice([0, 0, size // 2, size]) if is_known else 0
         if count:
             fields["Content-Type"] = TUS
-        completes = count == size and not upload.is_part
-        return self.send(
-            upload,
-            "POST",
-            upload.path,
-            fields,
-            upload.content[:count],
-            completes=completes,
-            slowly=self._half(),
-        )
+        how = {"completes": count == size and not upload.is_part, "slowly": self._half()}
+        return self.send(upload, "POST", upload.path, fields, upload.content[:count], **how)
 
     def _create_draft(self, upload):
         size = upload.size
@@ -147,18 +127,9 @@ class Client:
         if self._half():
             fields["Upload-Length"] = size
         count = {"empty": 0, "part": self.chance.randint(0, size)}.get(kind, size)
-        more = {"stop_after": self.chance.randint(0, size)} if kind == "cut" else {}
-        return self.send(
-            upload,
-            upload.method,
-            upload.path,
-            fields,
-            upload.content[:count],
-            completes=completes,
-            slowly=self._half() or kind == "cut",
-            midway=self._asks(upload),
-            **more,
-        )
+        how = {"stop_after": self.chance.randint(0, size)} if kind == "cut" else {}
+        how |= {"completes": completes, "slowly": self._half() or kind == "cut", "midway": self._asks(upload)}
+        return self.send(upload, upload.method, upload.path, fields, upload.content[:count], **how)
 
     def _half(self):
         return self.chance.random() < 0.5
@@ -184,11 +155,8 @@ class Client:
     def conflict(self, upload):
         """An append at an offset that is too low: 409 and, in the draft's versions, the correct offset."""
         fields = {"Upload-Offset": self.chance.randrange(upload.told)}
-        fields |= (
-            {"Content-Type": TUS}
-            if upload.is_tus
-            else {"Content-Type": PARTIAL, "Upload-Complete": "?0"}
-        )
+        draft = {"Content-Type": PARTIAL, "Upload-Complete": "?0"}
+        fields |= {"Content-Type": TUS} if upload.is_tus else draft
         answer = self.send(upload, "PATCH", upload.url, fields)
         if answer.status == 409 and (offset := answer.offset) is not None:
             self.ledger.tell(upload, "conflict", offset)
@@ -198,9 +166,7 @@ class Client:
         answer = self.send(upload, "DELETE", upload.url, {})
         if answer.status == 204:
             upload.cancelled, upload.cancelled_at = "told", time.monotonic()
-            self.ledger.count(
-                "cancelled promised" if upload.told is not None else "cancelled unpromised"
-            )
+            self.ledger.count("cancelled promised" if upload.told is not None else "cancelled unpromised")
             self.ledger.event("cancelled")
         elif answer.status in (404, 409):
             upload.cancelled = ""
@@ -226,23 +192,10 @@ class Client:
             completes = is_last
             fields = self._draft_fields(content, is_last)
         fields["Upload-Offset"] = offset
-        more = (
-            {"stop_after": self.chance.randint(0, count)}
-            if content and self.chance.random() < 0.2
-            else {}
-        )
-        answer = self.send(
-            upload,
-            "PATCH",
-            upload.url,
-            fields,
-            content,
-            offset,
-            completes,
-            slowly=bool(more) or self._half(),
-            midway=self._asks(upload),
-            **more,
-        )
+        stops = content and self.chance.random() < 0.2
+        how = {"stop_after": self.chance.randint(0, count)} if stops else {}
+        how |= {"slowly": bool(stops) or self._half(), "midway": self._asks(upload)}
+        answer = self.send(upload, "PATCH", upload.url, fields, content, offset, completes, **how)
         if not completes and answer.status in (201, 204):
             self.ledger.tell(upload, "appended", answer.offset)
         else:
@@ -285,16 +238,11 @@ class Client:
         ledger, said = self.ledger, answer["upload-complete"]
         offset = answer.offset
         # Without a resource (an ordinary upload, or one below `min-size`) only the upstream responds.
-        is_good = 200 <= answer.status < 300 and (
-            said == "?1" or upload.url is None or upload.is_tus
-        )
-        if is_good and upload.is_completing and upload.route in ACCEPTING:
+        is_final = said == "?1" or upload.url is None or upload.is_tus
+        is_good = 200 <= answer.status < 300 and is_final and upload.is_completing
+        if is_good and upload.route in ACCEPTING:
             self._accept(upload, answer)
-        elif (
-            is_good
-            and upload.is_completing
-            and (not upload.is_tus or offset in (None, upload.size))
-        ):
+        elif is_good and (not upload.is_tus or offset in (None, upload.size)):
             if upload.answer is None:
                 upload.answer = answer
                 ledger.count(f"answered {upload.route}")

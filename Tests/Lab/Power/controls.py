@@ -26,9 +26,7 @@ def play(host, name, file_system, seed, results, lane):
     noticed = results.noticed(name)
     if noticed is None:
         _, moment, words = CONTROLS[name]
-        plan = Plan(
-            f"control-{name}", file_system, seed, moment, is_control=True, lane=lane, **words
-        )
+        plan = Plan(f"control-{name}", file_system, seed, moment, is_control=True, lane=lane, **words)
         with Series(host, plan, results) as series:
             series.play(MOST)
             # A gateway that does not start in time breaks no promise.

@@ -14,8 +14,9 @@ from upload import Upload
 
 # Kinds of responses and events at which the power may be cut.
 MOMENTS = (
-    "created appended head conflict progress postponed 104-location accepted cancelled joined requeued held released purged"
-    " answered-dir answered-other answered-http answered-form application-head application-whole application-answered"
+    "created appended head conflict progress postponed 104-location accepted cancelled joined requeued held released"
+    " purged answered-dir answered-other answered-http answered-form application-head application-whole"
+    " application-answered"
 ).split()
 # A moment for POWER_MOMENT only: according to the guest's last report, a thread of nginx writes.
 NGINX_WRITES = "nginx-writes"

@@ -4,24 +4,20 @@ import dataclasses
 import fcntl
 import os
 import signal
-import subprocess
 import tempfile
 import time
 
 from lab import qemu
-from lab.guest import tool
+from lab.exchange import ask
+from lab.guest import run, tool
 from lab.http1 import Closed
 from lab.processes import free_ports
-from transport import ask
 
 DISKS = ("data", "other")
 SECTORS = ",physical_block_size=4096,logical_block_size=512"
 SIZE = 1 << 30
-MAKE = {
-    "ext4": ["mkfs.ext4", "-q", "-F"],
-    "xfs": ["mkfs.xfs", "-q", "-f"],
-    "btrfs": ["mkfs.btrfs", "-q", "-f"],
-}
+# The option of each mkfs that makes it overwrite anything.
+MAKE = {"ext4": "-F", "xfs": "-f", "btrfs": "-f"}
 # An upload that does not exist: 404 shows that nginx and the gateway serve.
 NOTHING = "/dir/x/upload-resource/00000000000000000000000000"
 
@@ -122,10 +118,8 @@ class Machine:
         more += ["-netdev", f"user,id=net,restrict=off,{forward}"]
         more += ["-device", "virtio-net-pci,netdev=net,romfile=", *drives]
         line = " ".join(f"pow.{name}={value}" for name, value in words.items())
-        kernel, initramfs = f"{host.build}/vmlinuz", f"{host.build}/guest.cpio"
-        return qemu.start(
-            host.accelerator, kernel, initramfs, line, more, f"{host.work}/qemu.log", memory=768
-        )
+        files = (f"{host.build}/vmlinuz", f"{host.build}/guest.cpio")
+        return qemu.start(host.accelerator, *files, line, more, f"{host.work}/qemu.log", memory=768)
 
     def cut(self):
         """Cuts the power: the disks stop, then QEMU is killed. Usable from any thread."""
@@ -151,12 +145,8 @@ class Machine:
     def words(self):
         """The lines of init on the console, as (seconds since boot, word, rest)."""
         with open(self.console, errors="replace") as file:
-            lines = [line.split(None, 3) for line in file if line.startswith("POW ")]
-        return [
-            (float(line[1]), line[2], line[3].strip() if len(line) > 3 else "")
-            for line in lines
-            if len(line) > 2
-        ]
+            lines = [[*line.split(None, 3), ""] for line in file if line.startswith("POW ")]
+        return [(float(line[1]), line[2], line[3].strip()) for line in lines if len(line) > 3]
 
     def lane(self):
         """nginx's activity in the spool in the last report of guest/witness.c; None without a report."""
@@ -222,6 +212,4 @@ def make_disks(work, kind):
             os.unlink(path)
         with open(path, "wb") as file:
             file.truncate(SIZE)
-        subprocess.run(
-            [tool(MAKE[kind][0]), *MAKE[kind][1:], path], check=True, stdout=subprocess.DEVNULL
-        )
+        run(tool(f"mkfs.{kind}"), "-q", MAKE[kind], path)

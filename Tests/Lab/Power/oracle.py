@@ -5,12 +5,14 @@ import json
 import math
 import time
 
+from lab.exchange import ask
 from lab.http1 import Closed
-from transport import ask
 from upload import DIRECTORIES
 
 # The gateway is starting, or a delivery is in progress: repeat the request.
 LATER = (423, 424, 500, 502, 503, 504, 507)
+# What the kernel's messages about a damaged file system contain.
+COMPLAINTS = ("EXT4-fs error", "EXT4-fs warning", "Corruption", "corrupt", "BTRFS error", "BTRFS critical")
 
 
 class Oracle:
@@ -96,11 +98,8 @@ class Oracle:
         if upload.requeues >= 1 and known == upload.attempts:
             ledger.fail(upload, "requeue lost", "requeue had succeeded")
         where = " (directory)" if upload.route in DIRECTORIES else ""
-        ledger.count(
-            f"held, outcome unknown{where}"
-            if attempts or where
-            else "held, the application received nothing"
-        )
+        has_begun = attempts or where
+        ledger.count(f"held, outcome unknown{where}" if has_begun else "held, the application received nothing")
         upload.is_unknown, upload.attempts = True, known
         if upload.requeues < 1 and not upload.is_part and len(shown) > 1:
             ledger.held.append(upload)
@@ -138,10 +137,7 @@ class Oracle:
             return self._ledger.wonder(upload, f"repeated request: {broken}")
         is_same = 200 <= answer.status < 300
         if not upload.is_tus:
-            is_same = (answer.status, answer.content) == (
-                upload.answer.status,
-                upload.answer.content,
-            )
+            is_same = (answer.status, answer.content) == (upload.answer.status, upload.answer.content)
         if is_same:
             self._ledger.count("responses kept")
         else:
@@ -168,25 +164,20 @@ class Oracle:
             else:
                 ledger.count("holds and releases kept")
             if upload.hold == "unknown":
-                upload.hold, upload.held_at = (
-                    ("held", time.monotonic()) if state == "held" else ("", 0)
-                )
+                upload.hold, upload.held_at = ("held", time.monotonic()) if state == "held" else ("", 0)
 
     def check_directories(self):
         """Checks everything in the directories, and each file that was acknowledged to a client."""
         found = {}
         for place in sorted(set(DIRECTORIES.values())):
-            entries = {
-                entry["name"]: entry.get("size") for entry in json.loads(self.get(f"/{place}/"))
-            }
+            entries = {entry["name"]: entry.get("size") for entry in json.loads(self.get(f"/{place}/"))}
             for name in entries:
                 if not name.startswith(".") and name.endswith(".json"):
                     self._check_record(place, name, entries, found)
         for upload in list(self._ledger.by_path.values()):
             if upload.route == "accdir" and upload.is_delivered and upload.path not in found:
-                self._ledger.fail(
-                    upload, "delivered file lost", "its state is delivered, but its file and record are missing"
-                )
+                text = "its state is delivered, but its file and record are missing"
+                self._ledger.fail(upload, "delivered file lost", text)
             if upload.answer and upload.route in ("dir", "other") and not upload.is_taken:
                 self._check_answered(upload, found)
 
@@ -203,11 +194,8 @@ class Oracle:
             # The application removes the content first; a power failure may bring the record back.
             return
         if entries.get(file) != record["length"]:
-            return ledger.fail(
-                upload,
-                "file incomplete",
-                f"{place}/{name}: {entries.get(file)} of {record['length']}",
-            )
+            text = f"{place}/{name}: {entries.get(file)} of {record['length']}"
+            return ledger.fail(upload, "file incomplete", text)
         if upload is None:
             return ledger.fail(None, "unknown target", target)
         key = f"{place}/{file}"
@@ -218,9 +206,7 @@ class Oracle:
         if key not in self._files:
             content = self.get(f"/{place}/{file}")
             if content != upload.content:
-                ledger.fail(
-                    upload, "file damaged", f"{key}: {len(content or b'')} of {upload.size} bytes"
-                )
+                ledger.fail(upload, "file damaged", f"{key}: {len(content or b'')} of {upload.size} bytes")
             if not upload.is_completing:
                 ledger.fail(upload, "delivered unfinished", key)
             ledger.count("files checked")
@@ -230,9 +216,8 @@ class Oracle:
     def _check_answered(self, upload, found):
         if upload.path not in found:
             upload.is_taken = True
-            return self._ledger.fail(
-                upload, "delivered file lost", "received 2xx, but its file and record are missing"
-            )
+            text = "received 2xx, but its file and record are missing"
+            return self._ledger.fail(upload, "delivered file lost", text)
         self._ledger.count("acknowledged files kept")
         # An application removes files as well.
         if self._ledger.chance.random() < 0.5:
@@ -298,23 +283,15 @@ class Oracle:
         """Checks the messages of the guest's kernel and file systems; returns whether a file system is damaged."""
         ledger, is_ruined = self._ledger, False
         for _, word, rest in ledger.machine.words():
-            if word in ("mount-failed", "nginx-failed", "gateway-ended") or (
-                word == "fsck" and not rest.endswith(" 0")
-            ):
+            is_unclean = word == "fsck" and not rest.endswith(" 0")
+            if is_unclean or word in ("mount-failed", "nginx-failed", "gateway-ended"):
                 ledger.fail(None, word, f"{rest} {ledger.machine.last_words()}".strip())
             if word == "fsck":
                 ledger.count("file systems checked")
             is_ruined = is_ruined or word == "mount-failed"
         with open(ledger.machine.console, errors="replace") as file:
             said = file.read()
-        for bad in (
-            "EXT4-fs error",
-            "EXT4-fs warning",
-            "Corruption",
-            "corrupt",
-            "BTRFS error",
-            "BTRFS critical",
-        ):
+        for bad in COMPLAINTS:
             if bad in said:
                 ledger.fail(None, "kernel", bad)
         return is_ruined

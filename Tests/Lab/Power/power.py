@@ -51,9 +51,7 @@ class Run:
         self.moment = setting("MOMENT") or None
         self.lane = setting("LANE", "alternate")
         self.seed = setting("SEED") or str(random.SystemRandom().randrange(1 << 32))
-        self.directory = os.path.abspath(
-            setting("DIRECTORY", os.path.join(ROOT, ".build/power"))
-        )
+        self.directory = os.path.abspath(setting("DIRECTORY", os.path.join(ROOT, ".build/power")))
         self.began = time.monotonic()
         names = setting("CONTROLS", "all-syncs" if self.is_sample else "quick")
         named = {"quick": controls.QUICK, "all": tuple(controls.CONTROLS), "none": ()}
@@ -71,15 +69,8 @@ class Run:
     @property
     def selection(self):
         """Identifies the results that a resumed run continues."""
-        return " ".join(
-            [
-                *self.file_systems,
-                str(self.rounds),
-                self.moment or "any",
-                f"lane-{self.lane}",
-                *self.controls,
-            ]
-        )
+        words = [*self.file_systems, str(self.rounds), self.moment or "any", f"lane-{self.lane}", *self.controls]
+        return " ".join(words)
 
     def is_over(self):
         return self.is_sample and time.monotonic() - self.began > SAMPLE
@@ -143,9 +134,7 @@ def carry_out(run, transcript):
     if "btrfs" in run.file_systems and not run.moment:
         transcript.scene(beside_walk.TITLE)
         faults = beside_walk.play(host)
-        transcript.check(
-            not faults, "every accepted upload reaches the application", "\n".join(faults)
-        )
+        transcript.check(not faults, "every accepted upload reaches the application", "\n".join(faults))
     for name in run.controls:
         if run.is_over():
             transcript.say("(no time for the negative controls)")
@@ -158,10 +147,9 @@ def carry_out(run, transcript):
 
 def prepare(run):
     """Builds the guest from the current programs."""
-    build = os.path.join(run.directory, "guest")
-    work = os.path.join(run.directory, "work")
-    os.makedirs(os.path.join(work, "logs"), exist_ok=True)
-    os.makedirs(build, exist_ok=True)
+    build, work = (os.path.join(run.directory, name) for name in ("guest", "work"))
+    for directory in (build, f"{work}/logs"):
+        os.makedirs(directory, exist_ok=True)
     # Two runs in one directory would use the same disks.
     lock = os.open(os.path.join(run.directory, "lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)
     try:
@@ -172,9 +160,8 @@ def prepare(run):
         )
     before = previous(run.directory)
     image.build(build, processes.gateway(), before)
-    return Host(
-        build, work, qemu.accelerator(build, "guest.cpio", "POW "), int(setting("PROCESSORS", "1")), bool(before)
-    )
+    accelerator = qemu.accelerator(build, "guest.cpio", "POW ")
+    return Host(build, work, accelerator, int(setting("PROCESSORS", "1")), bool(before))
 
 
 def previous(directory):
@@ -211,8 +198,8 @@ def tell(results, file_system, transcript):
     cuts, lane, seconds, figures, broken = results.sum(file_system)
     shown = [f"{round(figures[name])} {words}" for name, words in SHOWN.items() if figures[name]]
     transcript.say(
-        f"  {cuts} cuts, {lane.cuts} of them with spool_receive ({lane.used} in which nginx wrote, {lane.in_use} while it "
-        f"had files open, {lane.in_write} during a write), {round(seconds)} s: {', '.join(shown)}"
+        f"  {cuts} cuts, {lane.cuts} of them with spool_receive ({lane.used} in which nginx wrote, {lane.in_use} while "
+        f"it had files open, {lane.in_write} during a write), {round(seconds)} s: {', '.join(shown)}"
     )
     transcript.check(cuts and not broken, f"{file_system}: no promise is broken", dict(broken))
     if lane.cuts >= MOST_WITHOUT_LANE:

@@ -5,6 +5,7 @@ import dataclasses
 import random
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 from application import Application
 from client import Client
@@ -46,9 +47,7 @@ class Series:
         self._chance = random.Random(f"{plan.seed} {plan.name} {first}")
         self._number = first
         name = plan.name if not first else f"{plan.name}-{first}"
-        self.ledger = Ledger(
-            name, host.work, self._chance, plan.moment, plan.promise == "power-cut"
-        )
+        self.ledger = Ledger(name, host.work, self._chance, plan.moment, plan.promise == "power-cut")
         self.ledger.application = Application(self.ledger.event, plan.seed)
         self._oracle = Oracle(self.ledger)
         self._is_ruined = False
@@ -67,7 +66,7 @@ class Series:
         self.ledger.application.stop()
 
     def play(self, rounds, is_over=lambda: False):
-        """Plays rounds, and then finishes every upload without power failures; returns whether all promises held."""
+        """Plays rounds, and then finishes every upload without power failures."""
         make_disks(self._host.work, self.plan.file_system)
         for _ in range(rounds):
             if self._is_ruined or is_over() or self._has_shown():
@@ -77,7 +76,6 @@ class Series:
         if not self._is_ruined and not self._has_shown():
             self._finish()
         self._note()
-        return not self.ledger.faults
 
     def _has_shown(self):
         return self.plan.is_control and bool(self.ledger.faults)
@@ -87,11 +85,8 @@ class Series:
         ledger.boot += 1
         is_plain = plan.is_control or is_last
         # The first boot has the previous build; the current one continues with its spool.
-        self._program = (
-            "previous"
-            if self._host.has_previous and ledger.boot == 1 and not is_plain
-            else "current"
-        )
+        has_previous = self._host.has_previous and ledger.boot == 1 and not is_plain
+        self._program = "previous" if has_previous else "current"
         self._daemons = 2 if not is_plain and self._chance.random() < 0.3 else 1
         self._has_lane = plan.lane == "always" or plan.lane == "alternate" and ledger.boot % 2 == 0
         ledger.has_large = self._has_lane and plan.lane == "always"
@@ -125,9 +120,7 @@ class Series:
             took = ledger.machine.wait()
         self._is_ruined = oracle.check_console() or self._is_ruined
         if took is None:
-            ledger.fail(
-                None, "no gateway", f"{ledger.machine.words()} {ledger.machine.last_words()}"
-            )
+            ledger.fail(None, "no gateway", f"{ledger.machine.words()} {ledger.machine.last_words()}")
             self._is_ruined = True
         if self._is_ruined:
             return False
@@ -265,17 +258,11 @@ class Series:
             ledger.look_out(moment or chance.choice(MOMENTS), chance.choice([1, 1, 2, 5]))
         else:
             lasts = chance.uniform(0.2, 5)
+        seed = f"{self.plan.seed}-{self._number}"
         threads = [
-            threading.Thread(
-                target=self._client, args=(f"{self.plan.seed}-{self._number}-{worker}", True, until)
-            )
-            for worker in range(workers)
+            threading.Thread(target=self._client, args=(f"{seed}-{worker}", True, until)) for worker in range(workers)
         ]
-        threads.append(
-            threading.Thread(
-                target=Operator(ledger, f"{self.plan.seed}-{self._number}").work, args=(until,)
-            )
-        )
+        threads.append(threading.Thread(target=Operator(ledger, seed).work, args=(until,)))
         for thread in threads:
             thread.start()
         end = time.monotonic() + lasts
@@ -320,9 +307,7 @@ class Series:
                     upload.is_retired = True
                 if not is_fresh:
                     time.sleep(0.3)
-            except (
-                Exception
-            ) as error:  # noqa: BLE001: a fault of the test itself must not end the round
+            except Exception as error:  # noqa: BLE001: a fault of the test itself must not end the round
                 ledger.wonder(upload, f"worker: {error!r}")
                 upload.is_retired = True
             finally:
@@ -338,9 +323,7 @@ class Series:
         if self._settle():
             Operator(ledger, self.plan.seed).release_all()
             end = time.monotonic() + 40
-            parallel(
-                lambda: self._client(f"{self.plan.seed}-{threading.get_ident()}", False, end), 6
-            )
+            parallel(lambda: self._client(f"{self.plan.seed}-{threading.get_ident()}", False, end), 6)
             self._wait_for_deliveries()
             self._check_end()
         ledger.machine.cut()
@@ -357,22 +340,15 @@ class Series:
         end = time.monotonic() + 40
         while True:
             oracle.check_directories()
-            waiting = [
-                one
-                for one in ledger.live
-                if one.is_accepted and not one.cancelled and not oracle.is_settled(one)
-            ]
+            accepted = [one for one in ledger.live if one.is_accepted and not one.cancelled]
+            waiting = [one for one in accepted if not oracle.is_settled(one)]
             if not waiting or time.monotonic() > end:
                 break
             time.sleep(0.5)
         for upload in waiting:
-            ledger.fail(
-                upload, "accepted, not delivered", f"{ledger.application.requests_for(upload.path)}"
-            )
-        ledger.count(
-            "accepted and delivered",
-            sum(one.is_accepted and ledger.has_arrived(one) for one in ledger.by_path.values()),
-        )
+            ledger.fail(upload, "accepted, not delivered", f"{ledger.application.requests_for(upload.path)}")
+        arrived = sum(one.is_accepted and ledger.has_arrived(one) for one in ledger.by_path.values())
+        ledger.count("accepted and delivered", arrived)
 
     def _check_end(self):
         ledger, oracle = self.ledger, self._oracle
@@ -393,18 +369,7 @@ class Series:
 
 def parallel(body, count):
     """Runs `body` in `count` threads; the first error is raised at the end."""
-    errors = []
-
-    def run():
-        try:
-            body()
-        except Exception as error:  # noqa: BLE001: raised below
-            errors.append(error)
-
-    threads = [threading.Thread(target=run) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
+    with ThreadPoolExecutor(count) as pool:
+        runs = [pool.submit(body) for _ in range(count)]
+    for run in runs:
+        run.result()

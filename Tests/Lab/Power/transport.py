@@ -1,22 +1,14 @@
 """A client's transport to nginx: HTTP/1.1 over TCP or TLS, or HTTP/2 over TLS. An upload keeps its transport."""
 
-from lab import exchange
-from lab.exchange import STEP, Exchange
+from lab.exchange import STEP, Exchange, http2
 from lab.http1 import Closed
 
-TRANSPORTS = ["tcp", "tcp", "tls", "h2"] if exchange.http2 else ["tcp", "tcp", "tls"]
-# The seconds after which a silent guest counts as dead.
-PATIENCE = 40
-
-
-def ask(port, method, target, fields, patience=PATIENCE, **more):
-    """Sends a whole request by HTTP/1.1; returns its final response."""
-    return exchange.ask(port, method, target, fields, patience=patience, **more)
+TRANSPORTS = ["tcp", "tcp", "tls", "h2"] if http2 else ["tcp", "tcp", "tls"]
 
 
 def send(
-    ledger,
-    upload,
+    machine,
+    kind,
     method,
     target,
     fields,
@@ -29,17 +21,16 @@ def send(
     stop_after=None,
     midway=None,
 ):
-    """Sends one request of an upload's client; returns its final response.
+    """Sends one request by one of TRANSPORTS; returns its final response.
 
     pieces: returns the size of the next piece of content; pause: returns the seconds that the client listens after it.
     stop_after: the client aborts after this many bytes. on_interim: receives each 1xx. on_sent: receives the number of
     bytes before they are sent. midway: called once, in the middle of the content.
     """
-    machine, kind = ledger.machine, upload.transport
     if method in ("POST", "PUT", "PATCH"):
         fields = {**fields, "Content-Length": len(content)}
     port = machine.http if kind == "tcp" else machine.https
-    with Exchange(port, method, target, fields, kind, on_interim, PATIENCE) as request:
+    with Exchange(port, method, target, fields, kind, on_interim) as request:
         sent = 0
         while sent < len(content):
             if stop_after is not None and sent >= stop_after:
