@@ -88,13 +88,6 @@ class Host:
 
     def run(self, script, seconds=60, must_succeed=True):
         """Runs a script on it; returns its output."""
-        output, status, error = self._run(script, seconds)
-        if must_succeed and status:
-            said = (error or output).strip()[-600:]
-            raise RuntimeError(f"{self.name}: {script[:80]!r}: exit {status}: {said}")
-        return output
-
-    def _run(self, script, seconds):
         url = f"http://{self.address}:8090/cgi-bin/run"
         try:
             with urllib.request.urlopen(url, script.encode(), timeout=seconds) as answer:
@@ -105,7 +98,10 @@ class Host:
         if not found:
             raise Unreachable(f"{self.name}: the response ended early")
         status, _, error = rest.partition("\n")
-        return output, int(status), error
+        if must_succeed and int(status):
+            said = (error or output).strip()[-600:]
+            raise RuntimeError(f"{self.name}: {script[:80]!r}: exit {status}: {said}")
+        return output
 
     def log(self):
         with open(f"{self.directory}/log", "ab"):

@@ -25,9 +25,9 @@ def plug(host):
     return devices
 
 
-def cut(host, network="storage"):
-    run(["ip", "link", "set", f"{host}-{network}", "down"])
+def cut_storage(host):
+    run(["ip", "link", "set", f"{host}-storage", "down"])
 
 
-def restore(host, network="storage"):
-    run(["ip", "link", "set", f"{host}-{network}", "up"])
+def restore_storage(host):
+    run(["ip", "link", "set", f"{host}-storage", "up"])

@@ -35,10 +35,10 @@ class HostMount:
 
     def freeze(self):
         """Unplugs the host from the storage network."""
-        network.cut(self._host.name)
+        network.cut_storage(self._host.name)
 
     def thaw(self):
-        network.restore(self._host.name)
+        network.restore_storage(self._host.name)
 
     def sessions(self):
         return self._ceph.sessions("entity_id", self._host.name)
