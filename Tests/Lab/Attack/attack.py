@@ -2,13 +2,13 @@
 """One client against all others: requests that occupy as many of the gateway's threads as possible, through the
 shipped nginx files, while another client retrieves the offset of its upload.
 
-usage: attack.py [--seconds 8] [--times 4] [--turns 5] [--no-nginx-limits] [--slow SECONDS] [program]
+usage: attack.py [--seconds 8] [--times 4] [--turns 5] [--no-nginx-limits] [--slow SECONDS]
 
 Three attacks use HTTP/2 from one address, with all the streams that a connection allows, renewed each second:
 creations that send no content; empty appends to the attacker's own upload during its delivery; creations that wait
 for an authorizer that never responds. With --slow, 1,000 slow uploads from 50 addresses run against 512 threads: each
-sends 30 bytes a second, and one closed upload a second resumes. Meanwhile another client retrieves an offset and uploads, again after Retry-After, which must succeed within a
-minute, and no acknowledged offset may be lowered.
+sends 30 bytes a second, and one closed upload a second resumes. Meanwhile another client retrieves an offset and
+uploads, again after Retry-After, which must succeed within a minute, and no acknowledged offset may be lowered.
 
 It fails if the other client waits longer than a second or its request is aborted, through nginx or at the gateway;
 if memory grows by more than a few MiB with a turn after the second; or if descriptors or threads are not released.
@@ -36,9 +36,8 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 from lab import exchange, processes, slow
 from lab.gateway import Gateway, certify, ship, start_nginx
 from lab.http1 import Closed
-from lab.processes import ROOT, NeverHappened, free_ports, must
+from lab.processes import NeverHappened, free_ports, must
 
-RELEASE = f"{ROOT}/.build/release/spoolgate"
 ASKER = pathlib.Path(__file__).with_name("asker.py")
 STREAMS = 127
 LONGEST = 1.0
@@ -69,7 +68,7 @@ class Silent:
 class Stage:
     """The gateway and an nginx with the shipped files, in a separate directory."""
 
-    def __init__(self, program, nginx_limits, threads=4096):
+    def __init__(self, nginx_limits, threads):
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="spoolgate-attack-"))
         self.directory.chmod(0o755)
         self.port, self.tls_port = free_ports(2)
@@ -86,7 +85,7 @@ routes:
   asked:
     upstream: "directory:{self.directory}/delivered"
     authorize: {{url: "http://127.0.0.1:{self.authorizer.port}/ask", timeout: 20s}}
-""", program)
+""")
         self.gateway.start()
         self.nginx = self.start_nginx(nginx_limits)
 
@@ -362,20 +361,15 @@ def run_trickle(stage, seconds, count=1000):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("program", nargs="?", default=RELEASE)
     parser.add_argument("--seconds", type=int, default=8)
     parser.add_argument("--times", type=int, default=4)
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--no-nginx-limits", action="store_true")
     parser.add_argument("--slow", type=int, default=0)
     arguments = parser.parse_args()
-    threads = 512 if arguments.slow else 4096
-    stage = Stage(arguments.program, not arguments.no_nginx_limits, threads)
+    stage = Stage(not arguments.no_nginx_limits, 512 if arguments.slow else 4096)
     try:
-        if arguments.slow:
-            good = run_trickle(stage, arguments.slow)
-        else:
-            good = run_attacks(stage, arguments)
+        good = run_trickle(stage, arguments.slow) if arguments.slow else run_attacks(stage, arguments)
         for line in stage.gateway.log().splitlines():
             if re.search(r"requests rejected|slow requests interrupted|lowered|level=error", line):
                 print(" ", line[:220])

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Slow clients that return a second after their connection is closed, at 80 to 150 percent of `threads.maximum`, next to
-a client that retrieves an offset and one that uploads; then clients that send almost nothing.
+"""Slow clients that return a second after their connection is closed, at 80 to 150 percent of `threads.maximum`, next
+to a client that retrieves an offset and one that uploads; then clients that send almost nothing.
 
-usage: crowd.py [--threads 400] [--seconds 20] [--rate 100] [--steps 80,90,95,120,150] [--report] [program]
+usage: crowd.py [--threads 400] [--seconds 20] [--rate 100] [--steps 80,90,95,120,150] [--report]
 
 Each slow client has an upload of its own, and sends a portion every five seconds. If its connection is closed, it
 retrieves the offset after a second, and continues. At each step the median wait of the other client's HEAD, the 99th
@@ -28,7 +28,7 @@ import sys
 import threading
 import time
 
-from attack import RELEASE, Stage
+from attack import Stage
 from lab import exchange, slow
 from lab.http1 import Closed
 from lab.processes import processor
@@ -79,7 +79,7 @@ def percentile(values, share):
 
 def measure(arguments, percent):
     """Runs one step on a new gateway; returns its figures."""
-    stage = Stage(arguments.program, False, arguments.threads)
+    stage = Stage(False, arguments.threads)
     try:
         victim = stage.create("files", "127.0.0.2")
         count = arguments.threads * percent // 100
@@ -150,7 +150,7 @@ def run_steps(arguments):
 
 def run_silent(arguments):
     """Every thread receives one byte in 50 seconds; a creation must succeed within a minute."""
-    stage = Stage(arguments.program, False, arguments.threads)
+    stage = Stage(False, arguments.threads)
     try:
         plan = slow.Plan(stage.port, arguments.threads, 1, 50, OPENINGS, address, resumes=False, length=1_000_000)
         clients = slow.Clients(plan)
@@ -172,7 +172,6 @@ def run_silent(arguments):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("program", nargs="?", default=RELEASE)
     parser.add_argument("--threads", type=int, default=400)
     parser.add_argument("--seconds", type=int, default=20)
     parser.add_argument("--rate", type=int, default=100)

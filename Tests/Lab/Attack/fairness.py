@@ -2,7 +2,7 @@
 """One hanging application against all other deliveries: the duration of another client's deliveries on the same
 route, and of those on another route, next to 64 uploads to which the application does not respond.
 
-usage: fairness.py [--runs 5] [--deliveries 2000] [program]
+usage: fairness.py [--runs 5] [--deliveries 2000]
 
 Requests go directly to the gateway's FastCGI socket, each an upload with a resource. Runs with and without the 64
 uploads alternate. It fails if the median of the runs' p99 with them is above max(1.2 x that without them, that + 25
@@ -25,7 +25,7 @@ sys.dont_write_bytecode = True
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
 
 from lab import fastcgi, gateway
-from lab.processes import ROOT, free_ports, must
+from lab.processes import free_ports, must
 
 HOGS = 64
 WORKERS = 2
@@ -93,7 +93,7 @@ class Application:
 class Gateway(gateway.Gateway):
     """The gateway, in a separate directory."""
 
-    def __init__(self, program, ports):
+    def __init__(self, ports):
         memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
         directory = tempfile.mkdtemp(prefix="spoolgate-fairness-", dir=memory)
         super().__init__(directory, f"""
@@ -102,7 +102,7 @@ log-level: warning
 routes:
   default: {{upstream: "http://127.0.0.1:{ports[0]}", limits: {{min-size: 0}}, queue: {{minimum-backoff: 1s}}}}
   other: {{upstream: "http://127.0.0.1:{ports[1]}", limits: {{min-size: 0}}}}
-""", program)
+""")
         self.start()
 
     def upload(self, route, client, target):
@@ -173,12 +173,11 @@ def beside_hogs(gateway, application, count):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("program", nargs="?", default=f"{ROOT}/.build/release/spoolgate")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--deliveries", type=int, default=2000)
     arguments = parser.parse_args()
     application = Application()
-    gateway = Gateway(arguments.program, application.ports)
+    gateway = Gateway(application.ports)
     good, figures = True, {}
     try:
         measure(gateway, 200)
