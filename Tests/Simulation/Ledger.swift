@@ -315,7 +315,9 @@ final class Ledger: Sendable {
         if let user = reception.user, user != [upload.owner] {
             complain(4, "got \(user) as the user, who is \(upload.owner)")
         }
-        if reception.service != upload.upstream { complain(4, "got it, which is \(upload.upstream)'s") }
+        if reception.service != upload.upstream {
+            complain(4, "got it, which is \(upload.upstream)'s")
+        }
         let isPrefix = upload.content.starts(with: reception.content)
         if !isPrefix || reception.isWhole && reception.content.count != upload.content.count {
             complain(

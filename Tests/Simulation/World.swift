@@ -286,7 +286,9 @@ final class World {
     /// The operator changes settings that change no outcome.
     func reload() {
         settings.interim.heartbeat = settings.interim.heartbeat == .zero ? .nanoseconds(1) : .zero
-        settings.inUseTimeout = .milliseconds(settings.inUseTimeout == .milliseconds(120) ? 60 : 120)
+        settings.inUseTimeout = .milliseconds(
+            settings.inUseTimeout == .milliseconds(120) ? 60 : 120
+        )
         ledger.tell("operator: reload")
         daemon.gateway.reload(settings)
     }

@@ -108,7 +108,9 @@ package struct DiskModel: Sendable {
         tree(entries: folders.mapValues { $0.entries(after: $0.changes.count) }).files
     }
 
-    package func tree(entries: [Node: [String: Node]]) -> (files: [String: Node], folders: Set<String>) {
+    package func tree(entries: [Node: [String: Node]]) -> (
+        files: [String: Node], folders: Set<String>
+    ) {
         var found: [String: Node] = [:]
         var seen: Set<String> = []
         func walk(_ node: Node, _ path: String) {
