@@ -26,8 +26,9 @@ struct LogTests {
         )
         #expect(answer.status == 201)
         try eventually("the events are logged: \(sandbox.log.suffix(2_000))") {
-            sandbox.log.contains("msg=\"upload delivered\"")
-                && sandbox.log.contains("\"delivered\"")
+            // The daemon says that it has started once it serves.
+            ["msg=\"daemon started\"", "msg=\"upload delivered\"", "\"delivered\""]
+                .allSatisfy(sandbox.log.contains)
         }
         #expect(
             !sandbox.log.unicodeScalars.contains { "\u{202e}\u{9b}".unicodeScalars.contains($0) }
