@@ -359,8 +359,8 @@ let package = Package(
             dependencies: [
                 "SpoolgateRequests", "SpoolgateDelivery", "SpoolgateJournal", "SpoolgateSettings",
                 "SpoolgateSpool", "SpoolgateUpstream", "SpoolgateExchange",
-                "SpoolgateUploadProtocol", "SpoolgatePosix", "SpoolgateTestSupport", httpTypes,
-                logging,
+                "SpoolgateUploadProtocol", "SpoolgatePosix", "SpoolgateCrypto",
+                "SpoolgateTestSupport", httpTypes, logging,
             ],
             path: "Tests/Simulation",
             exclude: ["README.md", "faults"],

@@ -190,17 +190,24 @@ final class FaultyMachine: Sendable {
             stamp(file, state)
             let parts = path.map(state.files.relative)?.split(separator: "/") ?? []
             if parts.count == 4, parts[1] == "uploads" {
-                state.records[state.files.node(file)] = String(parts[3])
+                state.records[known(file, state)] = String(parts[3])
             }
         case .wrote(let file, _, _):
             let bytes = state.files.note(effect)
-            noteState(bytes, state.files.node(file), &state)
+            noteState(bytes, known(file, state), &state)
             stamp(file, state)
         case .truncated(let file, _):
             state.files.note(effect)
             stamp(file, state)
         case .createdEmpty, .madeDirectory, .linked, .renamed, .unlinked: state.files.note(effect)
         }
+    }
+
+    private func known(_ file: Int32, _ state: State) -> DiskModel.Node {
+        guard let node = state.files.node(file) else {
+            preconditionFailure("a change of an unknown file")
+        }
+        return node
     }
 
     private func isLie(_ state: State) -> Bool {

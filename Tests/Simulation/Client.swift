@@ -1,6 +1,8 @@
 // A client: it follows one protocol, with cuts and mistakes as the seed decides, and tells the ledger what it hears.
 
+import Foundation
 import HTTPTypes
+import SpoolgateCrypto
 import SpoolgateExchange
 import SpoolgatePosix
 import SpoolgateUploadProtocol
@@ -85,6 +87,7 @@ final class Client {
     let isRude: Bool
     let route: Int
     private let isConditional: Bool
+    private let sendsDigests: Bool
     private(set) var uploads: [ClientUpload] = []
     private(set) var serial = 0
     private unowned let world: World
@@ -99,6 +102,7 @@ final class Client {
         isRude = plan.isRude
         route = plan.route
         isConditional = plan.isConditional
+        sendsDigests = plan.sendsDigests
         self.world = world
     }
 
@@ -119,10 +123,19 @@ final class Client {
                 upstream: World.name(ofUpstream: route),
                 content: upload.content,
                 isRepeatable: isRepeatable,
-                isOrdinary: speech == .ordinary
+                isOrdinary: speech == .ordinary,
+                hasWrongDigest: hasWrongDigest(number)
             )
         )
         return upload
+    }
+
+    private func hasWrongDigest(_ number: Int) -> Bool { sendsDigests && number % 3 == 1 }
+
+    private func digest(_ upload: ClientUpload) -> String {
+        let content = hasWrongDigest(upload.number) ? upload.content + [0] : upload.content
+        let digest = Data(SHA256.digest(content.span.bytes))
+        return "sha-256=:\(digest.base64EncodedString()):"
     }
 
     /// tus creates every upload by POST.
@@ -160,6 +173,7 @@ final class Client {
         case .creation:
             if speech == .tus { method = .post }
             if isConditional, method == .put { fields[.ifNoneMatch] = "*" }
+            if sendsDigests { fields[.reprDigest] = digest(upload) }
             if speech == .tus || isComplete && speech != .ordinary {
                 fields[.uploadLength] = "\(length)"
             }

@@ -73,6 +73,8 @@ final class Ledger: Sendable {
         var isRepeatable: Bool
         /// A small upload without a resource, sent by a client without the protocol.
         var isOrdinary: Bool
+        /// Its client said a digest that is not that of its content.
+        var hasWrongDigest: Bool
         var tokens: Set<String> = []
         /// The highest position of content that the client has sent.
         var sent = 0
@@ -103,7 +105,7 @@ final class Ledger: Sendable {
         var hasPromise: Bool { told > 0 || isAccepted }
 
         var isExcused: Bool {
-            if isCancelled || isRemoved || mayHaveExpired { return true }
+            if isCancelled || isRemoved || mayHaveExpired || hasWrongDigest { return true }
             guard refusalHeard != nil || isUnknownHeard else { return false }
             return meanings.contains { meaning in
                 switch meaning {
@@ -117,6 +119,7 @@ final class Ledger: Sendable {
     private struct State {
         var inspectionRefuses = false
         var lifetime = Int64.max
+        var isDiskFull = false
         var uploads: [Int: Upload] = [:]
         var story: [String] = []
         var complaints: [String] = []
@@ -219,6 +222,7 @@ final class Ledger: Sendable {
     func heardError(_ number: Int, _ status: Int, hasResource: Bool) {
         state.update { state in
             guard var upload = state.uploads[number] else { return }
+            if upload.hasWrongDigest, status == 400 { upload.meanings.append(.refusal(400)) }
             // A retrieval says 410 of a refused upload.
             if state.inspectionRefuses, [410, 422].contains(status) {
                 upload.meanings.append(.refusal(422))
@@ -296,7 +300,8 @@ final class Ledger: Sendable {
                 if upload.refusedTokens.contains(key) {
                     complain(4, "got the credentials \(token) again, which it had refused")
                 }
-                if meaning == .login { upload.refusedTokens.insert(key) }
+                // What a full disk cannot store is not remembered.
+                if meaning == .login, !state.isDiskFull { upload.refusedTokens.insert(key) }
             }
             // A second 421 is final.
             let isFinal = meaning == .notProcessed(421) && upload.meanings.contains(meaning)
@@ -328,6 +333,7 @@ final class Ledger: Sendable {
         if upload.isCancelled {
             complain(3, "got it after its client was told that it is cancelled")
         }
+        if upload.hasWrongDigest { complain(4, "got it, although its digest is wrong") }
         if upload.isHeld { complain(2, "got it while an operator held it") }
         if upload.mayBeProcessed, !upload.isRepeatable {
             complain(2, "got it again, which may have been processed")
@@ -371,6 +377,8 @@ final class Ledger: Sendable {
             }
         }
     }
+
+    func setDiskFull(_ isFull: Bool) { state.update { $0.isDiskFull = isFull } }
 
     func inspectionRefuses() { state.update { $0.inspectionRefuses = true } }
 

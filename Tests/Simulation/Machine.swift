@@ -17,6 +17,8 @@ final class Machine: Sendable {
         /// Grows with each event, so that the driver can see whether anything still happens.
         var activity = 0
         var files: ModeledDirectory
+        /// The number of power failures.
+        var cuts = 0
     }
 
     let root: String
@@ -57,12 +59,16 @@ final class Machine: Sendable {
     /// Loses what was not durable, in one of the ways of `PowerCut`; all processes must have ended.
     func cutPower(_ seed: UInt64) throws {
         try state.updateQuietly { state in
-            Result {
+            state.cuts += 1
+            return Result {
                 let time = timespec(tv_sec: Int(state.wall), tv_nsec: 0)
                 try state.files.rebuild(after: .random(seed), at: time)
             }
         }.get()
     }
+
+    /// Differs after each start of the machine.
+    var boot: String { state.updateQuietly { "\($0.cuts)" } }
 
     var isFull: Bool { state.updateQuietly { $0.isFull } }
 

@@ -11,6 +11,8 @@ struct ClientPlan: Sendable {
     var isRude: Bool
     /// Its PUT has a precondition, so that it may not be repeated.
     var isConditional = false
+    /// It sends `Repr-Digest`; that of each third upload is wrong.
+    var sendsDigests = false
     /// The route of its uploads, which has an upstream of its own.
     var route = 0
 }
@@ -68,6 +70,7 @@ struct Plan: Sendable {
         for index in clients.indices {
             clients[index].isConditional = random.once(in: 3)
             clients[index].route = random.next(routes)
+            clients[index].sendsDigests = clients[index].speech != .tus && random.once(in: 3)
         }
     }
 

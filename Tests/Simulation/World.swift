@@ -137,7 +137,7 @@ final class World {
             reserve: 0,
             disk: machine.disk(of: process),
             clock: machine.clock,
-            writer: "0",
+            writer: machine.boot,
             runBeside: { $0() },
             settling: .zero
         )
@@ -191,7 +191,23 @@ final class World {
             ledger.lostPower()
         }
         // A daemon does not start on a full disk.
-        machine.setFull(false)
+        setDiskFull(false)
+        daemon = try Self.startDaemon(machine, settings)
+        tick()
+    }
+
+    /// SIGTERM: as `serve` does, the daemon releases its uploads, lets the rest end, and leaves the spool.
+    private func restart() throws {
+        ledger.tell("the daemon stops and starts again")
+        _ = daemon.gateway.deliveries.stopQueue(until: .after(.zero))
+        daemon.spool.requestReleaseOfAll()
+        for service in services { service.open() }
+        // A client that pauses outside of an upload resource keeps its request until the deadline.
+        let isDrained = machine.wait(.seconds(1)) { calls.allSatisfy { $0.call.exchange.isOver } }
+        noteCalls()
+        if !isDrained { return try crash() }
+        try endProcess()
+        setDiskFull(false)
         daemon = try Self.startDaemon(machine, settings)
         tick()
     }
@@ -307,11 +323,12 @@ final class World {
     }
 
     private func changeMachine(_ random: inout SplitMix) throws {
-        switch random.next(6) {
+        switch random.next(7) {
         case 0, 1: try crash()
+        case 6: try restart()
         case 2: try crash(losingPower: random.next())
         case 3:
-            machine.setFull(!machine.isFull)
+            setDiskFull(!machine.isFull)
             ledger.tell("the disk \(machine.isFull ? "is full" : "has room")")
             ledger.hasTrouble()
         case 4:
@@ -320,6 +337,11 @@ final class World {
             machine.setClock(by: seconds)
         default: passTime(&random)
         }
+    }
+
+    func setDiskFull(_ isFull: Bool) {
+        machine.setFull(isFull)
+        ledger.setDiskFull(isFull)
     }
 
     // MARK: Clients

@@ -13,12 +13,8 @@ package struct ModeledDirectory: Sendable {
 
     package init(root: String) { self.root = root }
 
-    package func node(_ file: Int32) -> DiskModel.Node {
-        guard let node = nodes[Self.number(file)] else {
-            preconditionFailure("a change of an unknown file")
-        }
-        return node
-    }
+    /// nil for a file that a power failure has taken, which only a process that died then still has open.
+    package func node(_ file: Int32) -> DiskModel.Node? { nodes[Self.number(file)] }
 
     package func node(inode: UInt) -> DiskModel.Node? { nodes[inode] }
 
@@ -49,13 +45,15 @@ package struct ModeledDirectory: Sendable {
             model.enter(model.make(isFolder: true), as: path)
         case .wrote(let file, let position, let count):
             let bytes = Self.bytes(file, at: position, count)
-            model.write(bytes, to: node(file), at: Int(position))
+            if let node = node(file) { model.write(bytes, to: node, at: Int(position)) }
             return bytes
-        case .truncated(let file, let size): model.truncate(node(file), to: Int(size))
-        case .synced(let file): model.sync(node(file))
+        case .truncated(let file, let size):
+            if let node = node(file) { model.truncate(node, to: Int(size)) }
+        case .synced(let file): if let node = node(file) { model.sync(node) }
         case .syncedDirectory(let path): model.syncFolder(relative(path))
         case .syncedFileSystem: model.syncAll()
-        case .linked(let file, let path): model.enter(node(file), as: relative(path))
+        case .linked(let file, let path):
+            if let node = node(file) { model.enter(node, as: relative(path)) }
         case .renamed(let source, let target): model.rename(relative(source), to: relative(target))
         case .unlinked(let path): model.enter(nil, as: relative(path))
         }
