@@ -134,6 +134,8 @@ class Ceph:
 
     def evict(self, sessions):
         """Removes these sessions and their locks, and blocks them from the store."""
+        if not sessions:
+            raise RuntimeError("there is no session to evict")
         for session in sessions:
             self.command("tell", "mds.a", "client", "evict", f"id={session}")
 

@@ -28,7 +28,8 @@ def build(out, programs):
     parts = [*programs.values(), *glob.glob(f"{HERE}/guest/*"), os.path.abspath(__file__), guest.__file__]
     stamp = " ".join(map(guest.digest, sorted(parts)))
     stamp_file = pathlib.Path(f"{out}/stamp")
-    if stamp_file.exists() and stamp_file.read_text() == stamp:
+    is_built = os.path.exists(f"{out}/hosts.cpio") and stamp_file.exists()
+    if is_built and stamp_file.read_text() == stamp:
         return
     stamp_file.unlink(missing_ok=True)
     root = Root(out, DIRECTORIES, MODULES)

@@ -25,6 +25,8 @@ class NeverHappened(Exception):
 def gateway():
     """The path of the built gateway."""
     if named := os.environ.get("SPOOLGATE"):
+        if not os.access(named, os.X_OK):
+            raise FileNotFoundError(f"SPOOLGATE={named} is no program")
         return named
     for configuration in ("release", "debug"):
         path = os.path.join(ROOT, ".build", configuration, "spoolgate")
