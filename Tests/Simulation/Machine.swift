@@ -19,6 +19,8 @@ final class Machine: Sendable {
         var files: ModeledDirectory
         /// The number of power failures.
         var cuts = 0
+        /// The processes that had died before the last one.
+        var lost: Set<Int> = []
     }
 
     let root: String
@@ -52,7 +54,10 @@ final class Machine: Sendable {
             try self.check(call, subject, process)
         } witness: { effect in
             self.stamp(effect)
-            self.state.updateQuietly { _ = $0.files.note(effect) }
+            self.state.updateQuietly { state in
+                // A process that died in the middle of a call may end it after the power failed.
+                if !state.lost.contains(process) { state.files.note(effect) }
+            }
         }
     }
 
@@ -60,6 +65,7 @@ final class Machine: Sendable {
     func cutPower(_ seed: UInt64) throws {
         try state.updateQuietly { state in
             state.cuts += 1
+            state.lost = state.dead
             return Result {
                 let time = timespec(tv_sec: Int(state.wall), tv_nsec: 0)
                 try state.files.rebuild(after: .random(seed), at: time)

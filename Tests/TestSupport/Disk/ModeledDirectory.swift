@@ -78,7 +78,8 @@ package struct ModeledDirectory: Sendable {
 
     /// Cuts the power: the directory and the model become what is left.
     ///
-    /// Files keep their times; one whose removal is lost gets `time`, or the current one.
+    /// Files keep their times; one whose removal is lost gets `time`, or the current one. A file may be missing, because
+    /// a process that dies may be between a call and its note.
     package mutating func rebuild(after cut: PowerCut, at time: timespec? = nil) throws {
         let new = cut.after(model)
         let was = model.tree(entries: model.folders.mapValues { $0.entries(after: .max) })
@@ -86,10 +87,11 @@ package struct ModeledDirectory: Sendable {
         var times: [DiskModel.Node: timespec] = [:]
         for (path, node) in was.files {
             var raw = stat()
-            guard lstat("\(root)/\(path)", &raw) == 0, unlink("\(root)/\(path)") == 0 else {
+            if lstat("\(root)/\(path)", &raw) == 0, unlink("\(root)/\(path)") == 0 {
+                times[node] = raw.st_mtim
+            } else if errno != ENOENT {
                 throw SystemError("unlink", on: path)
             }
-            times[node] = raw.st_mtim
         }
         for path in was.folders.subtracting(tree.folders).sorted().reversed() {
             guard rmdir("\(root)/\(path)") == 0 else { throw SystemError("rmdir", on: path) }
