@@ -160,9 +160,10 @@ final class Machine: Sendable {
         let end = Deadline.after(limit)
         while !isDone() {
             if end.hasPassed { return false }
-            // Not every change of the condition is noted.
-            let _: Bool? = state.wait(until: .after(.milliseconds(5)), isQuiet: true) { _ in
-                isDone() ? true : nil
+            // Not every change of the condition is noted. It may use the disk, which needs this monitor.
+            let seen = state.updateQuietly { $0.activity }
+            let _: Bool? = state.wait(until: .after(.milliseconds(5)), isQuiet: true) { state in
+                state.activity != seen ? true : nil
             }
         }
         return true

@@ -207,6 +207,8 @@ final class World {
         noteCalls()
         if !isDrained { return try crash() }
         try endProcess()
+        // Its upkeep thread ends with it.
+        machine.kill(daemon.process)
         setDiskFull(false)
         daemon = try Self.startDaemon(machine, settings)
         tick()
