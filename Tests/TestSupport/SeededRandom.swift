@@ -26,11 +26,6 @@ package struct SplitMix: RandomNumberGenerator, Sendable {
         values[Int(next() % UInt64(values.count))]
     }
 
-    /// One of the values, or nil if there are none.
-    package mutating func pick<Value>(_ values: [Value]) -> Value? {
-        values.isEmpty ? nil : one(from: values)
-    }
-
     /// A number below `count`; 0 if `count` is.
     package mutating func next(_ count: Int) -> Int { count <= 0 ? 0 : Int(next() % UInt64(count)) }
 

@@ -91,7 +91,7 @@ package struct PowerCut: Sendable, CustomStringConvertible {
         case .torn:
             let isCut = random.next(2) == 0
             var bytes = isCut ? Array(file.durable.prefix(file.leastSize)) : file.durable
-            bytes.resize(to: random.pick(file.sizes) ?? flushed.count)
+            bytes.resize(to: random.one(from: file.sizes))
             // A device writes pages of eight sectors, and a page of the cache can be split.
             let keeps = random.next(9)
             for sector in file.dirty.sorted() where random.next(8) < keeps {
@@ -126,7 +126,7 @@ package struct PowerCut: Sendable, CustomStringConvertible {
         switch names {
         case .undone: return least
         case .kept, .additions, .removals: return .max
-        case .some: return random.pick([least] + later) ?? .max
+        case .some: return random.one(from: [least] + later)
         }
     }
 
@@ -188,11 +188,11 @@ extension PowerCut {
 
     package static func random(_ seed: UInt64) -> PowerCut {
         var random = SplitMix(seed: seed)
-        let content = random.pick([Content.torn, .torn, .torn] + Content.allCases) ?? .torn
+        let content = random.one(from: [Content.torn, .torn, .torn] + Content.allCases)
         return PowerCut(
             content: content,
-            names: random.pick([Names.some, .some, .some] + Names.allCases) ?? .some,
-            order: random.pick(Order.allCases) ?? .apart,
+            names: random.one(from: [Names.some, .some, .some] + Names.allCases),
+            order: random.one(from: Order.allCases),
             seed: seed
         )
     }
