@@ -50,6 +50,31 @@ struct RecoveryTests {
         #expect(spool.recover() == Recovery(uploads: 5))
     }
 
+    @Test("a directory that cannot be read stays counted until a whole recovery reads it")
+    func unreadDirectory() throws {
+        let directory = TemporarySpool()
+        let spool = try directory.open()
+        // What is open as this directory is then none, so that root cannot read it either.
+        let descriptors = try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd")
+        let number = descriptors.first {
+            let path = "/proc/self/fd/\($0)"
+            return (try? FileManager.default.destinationOfSymbolicLink(atPath: path))
+                == "\(directory.path)/uploads/v"
+        }
+        let null = open("/dev/null", O_RDONLY | O_CLOEXEC)
+        defer { close(null) }
+        try #require(dup2(null, Int32(number ?? "-1") ?? -1) >= 0)
+        var findings: [Recovery.Finding] = []
+        let recovery = spool.recover { findings.append($0) }
+        guard case .leftAlone(nil, .disk)? = findings.first, findings.count == 1 else {
+            Issue.record("\(findings)")
+            return
+        }
+        #expect((recovery.failed, recovery.unread) == (1, 1))
+        let again = spool.recoverAgain(after: recovery)
+        #expect((again.failed, again.unread) == (1, 1))
+    }
+
     @Test("returns to an upload that was locked, and repairs it once it is free")
     func comesBack() throws {
         let directory = TemporarySpool()
