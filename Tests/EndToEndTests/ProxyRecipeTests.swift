@@ -169,7 +169,9 @@ struct ProxyRecipeTests {
     )
     func apacheCounts() throws {
         let chain = try ProxyChain(.apache2)
-        #expect(try streamUpload(chain) == "502")
+        let sent = try streamUpload(chain)
+        // On a busy machine, Apache's reset may precede its response, because content is still on its way.
+        #expect(sent == "502" || sent == "000", "\(sent)")
         try expectStreamResumes(chain)
     }
 
