@@ -76,6 +76,12 @@ final class Daemon {
 
     func signal(_ number: Int32) { kill(process.processIdentifier, number) }
 
+    /// Whether a signal has stopped its main thread.
+    var isStopped: Bool {
+        let status = try? String(contentsOfFile: "/proc/\(id)/stat", encoding: .utf8)
+        return status?.split(separator: ")").last?.hasPrefix(" T") ?? false
+    }
+
     /// Waits for the exit status, or the signal's negative number.
     func wait() -> Int32 {
         process.waitUntilExit()

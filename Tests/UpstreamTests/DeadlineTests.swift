@@ -44,12 +44,14 @@ struct DeadlineTests {
             try connection.send(text)
             connection.waitForEnd()
         }
-        let outcome = try upstream(origin.base, response: .milliseconds(200)).attempt(
-            "POST",
-            content: kind.content
-        )
-        #expect(outcome.isIndeterminate && outcome.timedOut)
-        #expect(outcome.reason.contains(word), "\(outcome)")
+        let outcome = try eventually("the first bytes come in time, on a busy machine") {
+            let outcome = try upstream(origin.base, response: .milliseconds(200)).attempt(
+                "POST",
+                content: kind.content
+            )
+            #expect(outcome.isIndeterminate && outcome.timedOut)
+            return outcome.reason.contains(word) ? outcome : nil
+        }
         #expect(outcome.reason.contains("200ms"))
     }
 
