@@ -90,9 +90,11 @@ crash-test:
 	    swift test --skip-build --filter $(SUITE)
 
 # Simulated worlds for SECONDS, each from a seed (Tests/Simulation/README.md); FIRST is the first seed, by default a new
-# one. SEED repeats one world, KEEP its steps that count. MUTANTS=all puts known faults back, which must be found.
+# one. SEED repeats one world, KEEP its steps that count. SOCKETS=1 plays the worlds with nginx and the FastCGI listener.
+# MUTANTS=all puts known faults back, which must be found.
 SECONDS ?= 60
 KEEP ?=
+SOCKETS ?=
 FIRST ?= $(shell date +%s)000
 MUTANTS ?=
 simulate:
@@ -101,8 +103,9 @@ ifneq ($(MUTANTS),)
 else
 	@deploy/install-dependencies.sh test
 	swift build --build-tests
+	$(if $(SOCKETS),@$(MAKE) --no-print-directory module)
 	$(if $(SEED),SIMULATION_SEED=$(SEED) $(if $(KEEP),SIMULATION_KEEP=$(KEEP))) \
-	    SIMULATION_SECONDS=$(SECONDS) SIMULATION_FIRST=$(FIRST) \
+	    $(if $(SOCKETS),SIMULATION_SOCKETS=1) SIMULATION_SECONDS=$(SECONDS) SIMULATION_FIRST=$(FIRST) \
 	    swift test --skip-build --filter '^SimulationTests\.'
 endif
 

@@ -358,7 +358,7 @@ let package = Package(
             name: "SimulationTests",
             dependencies: [
                 "SpoolgateRequests", "SpoolgateDelivery", "SpoolgateJournal", "SpoolgateSettings",
-                "SpoolgateSpool", "SpoolgateUpstream", "SpoolgateExchange",
+                "SpoolgateSpool", "SpoolgateUpstream", "SpoolgateExchange", "SpoolgateFastCGIFront",
                 "SpoolgateUploadProtocol", "SpoolgatePosix", "SpoolgateCrypto",
                 "SpoolgateTestSupport", httpTypes, logging,
             ],

@@ -43,6 +43,8 @@ WAITING = ["EndToEndTests", "ResumableUploadTests", "UpstreamTests", "GatewayTes
 WITHOUT_LANE = ["EndToEndTests.%sTests" % name for name in (
     "Upload", "Kill", "Interim", "TusClient", "Race", "Sync", "FullDisk", "Progress")]
 ALWAYS_WITHOUT_LANE = 2
+# Also runs with nginx in `make test-all`, with new worlds.
+SIMULATION = "SimulationTests.SimulationTests"
 # The suites of one process, at most.
 SUITES = 12
 # A process without a result for this long hangs: a test's own deadlines are shorter.
@@ -442,6 +444,9 @@ def make_jobs(asked, binary):
     without = [name for name in WITHOUT_LANE if name in known]
     for name in without if asked.all else without[:ALWAYS_WITHOUT_LANE]:
         jobs.append(Job(name + " without spool_receive", suites=[name], environment={"SPOOLGATE_LANE": "0"}))
+    if asked.all and SIMULATION in known:
+        jobs.append(Job("the simulation with nginx", suites=[SIMULATION], environment={
+            "SIMULATION_SOCKETS": "1", "SIMULATION_SECONDS": "120", "SIMULATION_FIRST": "%d000" % time.time()}))
     rest = collections.OrderedDict()
     for name in known:
         if name not in LONG and name != SWEEP:

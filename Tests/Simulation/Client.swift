@@ -51,7 +51,7 @@ final class Call {
 
     let upload: ClientUpload
     let purpose: Purpose
-    let exchange: WebExchange
+    let exchange: any Conversation
     let process: Int
     /// The content that the request has not sent yet, if the client is stuck.
     var rest: [UInt8] = []
@@ -64,7 +64,7 @@ final class Call {
     init(
         _ upload: ClientUpload,
         _ purpose: Purpose,
-        _ exchange: WebExchange,
+        _ exchange: any Conversation,
         _ process: Int,
         end: Int,
         isComplete: Bool,
@@ -203,9 +203,7 @@ final class Client {
         }
         let stop = min(end, from + min(arriving, end - from))
         let isPlainEnd = stop == end && fate == .proper
-        let daemon = world.daemon
-        let (machine, process) = (world.machine, daemon.process)
-        let exchange = WebExchange(
+        let exchange = world.conversation(
             RequestHead(
                 method: method,
                 target: purpose == .creation ? "/files" : upload.location ?? "/nowhere",
@@ -218,15 +216,13 @@ final class Client {
                 remoteAddress: "192.0.2.\(name.dropFirst())"
             ),
             content: hasContent ? Array(upload.content[from..<stop]) : [],
-            end: isPlainEnd ? .proper : fate == .proper ? .cut : fate,
-            isDead: { machine.isDead(process) },
-            onEvent: { machine.note() }
+            end: isPlainEnd ? .proper : fate == .proper ? .cut : fate
         )
         let call = Call(
             upload,
             purpose,
             exchange,
-            process,
+            world.daemon.process,
             end: end,
             isComplete: isComplete,
             toldBefore: world.ledger.upload(upload.number)?.told ?? 0

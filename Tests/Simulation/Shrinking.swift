@@ -17,7 +17,7 @@ struct Outcome {
 
     /// How to see it again.
     var replay: String {
-        "make simulate SEED=\(plan.seed) KEEP=\(plan.steps.map { "\($0.number)" }.joined(separator: ","))"
+        "make simulate \(WebServer.shared == nil ? "" : "SOCKETS=1 ")SEED=\(plan.seed) KEEP=\(plan.steps.map { "\($0.number)" }.joined(separator: ","))"
     }
 
     var text: String {

@@ -14,6 +14,7 @@ struct SimulationTests {
 
     @Test("no world breaks a promise")
     func worlds() throws {
+        defer { WebServer.shared?.stop() }
         if let seed = Self.number("SEED") { return try replay(seed) }
         let end = Deadline.after(.seconds(Int64(Self.number("SECONDS") ?? 15)))
         let first = Self.number("FIRST") ?? 1

@@ -22,11 +22,14 @@ final class Daemon {
     let process: Int
     let spool: Spool
     let gateway: Gateway
+    /// nil without real sockets.
+    let front: Front?
 
-    init(process: Int, spool: Spool, gateway: Gateway) {
+    init(process: Int, spool: Spool, gateway: Gateway, front: Front?) {
         self.process = process
         self.spool = spool
         self.gateway = gateway
+        self.front = front
     }
 }
 
@@ -150,7 +153,8 @@ final class World {
         let log = Log(Logger(label: "simulation") { _ in SwiftLogNoOpLogHandler() })
         let gateway = Gateway(settings: settings, spool: spool, log: log)
         try gateway.deliveries.startQueue()
-        return Daemon(process: process, spool: spool, gateway: gateway)
+        let front = try WebServer.shared?.startFront(gateway) { machine.isDead(process) }
+        return Daemon(process: process, spool: spool, gateway: gateway, front: front)
     }
 
     func openCommandSpool() throws -> Spool {
@@ -203,6 +207,7 @@ final class World {
         daemon.spool.requestReleaseOfAll()
         for service in services { service.open() }
         // A client that pauses outside of an upload resource keeps its request until the deadline.
+        _ = daemon.front?.drain(.seconds(1)) { daemon.spool.requestReleaseOfAll() }
         let isDrained = machine.wait(.seconds(1)) { calls.allSatisfy { $0.call.exchange.isOver } }
         noteCalls()
         if !isDrained { return try crash() }
@@ -225,6 +230,7 @@ final class World {
             ledger.complain(5, "deliveries do not end")
         }
         daemon.spool.leave()
+        for fault in daemon.front?.close() ?? [] { ledger.complain(3, fault) }
     }
 
     // MARK: The run
@@ -349,14 +355,9 @@ final class World {
     // MARK: Clients
 
     func start(_ call: Call, of client: Client) {
-        let (gateway, exchange) = (daemon.gateway, call.exchange)
+        let exchange = call.exchange
         calls.append((call, client))
-        let started: Void? = try? SpoolgatePosix.Thread.start(name: "exchange", stackSize: 1 << 20)
-        {
-            gateway.serve(exchange)
-            exchange.noteEnd()
-        }
-        if started == nil { exchange.noteEnd() }
+        exchange.start(with: daemon.gateway)
         machine.settle { exchange.isOver || exchange.isStuck || isServiceSlow }
         checkIsNotDelayed(call, of: client)
         noteCalls()

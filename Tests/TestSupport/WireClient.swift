@@ -122,9 +122,7 @@ package final class WireClient {
         var answer = try Answer(head: String(decoding: take(through: "\r\n\r\n"), as: UTF8.self))
         let status = answer.status
         if head || status < 200 || status == 204 || status == 304 { return answer }
-        socket.setPatience(seconds: contentPatience)
-        defer { socket.setPatience(seconds: patience) }
-        answer.content = try readContent(answer)
+        answer.content = try readContent(of: answer)
         return answer
     }
 
@@ -149,7 +147,10 @@ package final class WireClient {
         return try read(head: method == "HEAD")
     }
 
-    private func readContent(_ answer: Answer) throws -> Data {
+    /// Reads the content of a response whose head was read.
+    package func readContent(of answer: Answer) throws -> Data {
+        socket.setPatience(seconds: contentPatience)
+        defer { socket.setPatience(seconds: patience) }
         if answer["transfer-encoding"]?.lowercased() == "chunked" { return try readChunks() }
         if let length = answer["content-length"].flatMap({ Int($0) }) {
             return Data(try take(length))
