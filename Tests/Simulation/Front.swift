@@ -103,3 +103,38 @@ private final class MortalExchange: Exchange {
     func withdraw() -> Bool { inner.withdraw() }
     func abort() { inner.abort() }
 }
+
+extension MortalExchange: ContentLane {
+    var lane: (any ContentLane)? { call != nil && inner.lane != nil ? self : nil }
+    var wasOffered: Bool { inner.lane?.wasOffered ?? false }
+
+    func isOffered() throws(ContentError) -> Bool {
+        call?.noteWaiting(true)
+        defer { call?.noteWaiting(false) }
+        return try living().isOffered()
+    }
+
+    func grant(
+        _ file: consuming Descriptor,
+        at offset: Int64,
+        _ limit: LaneLimit
+    ) throws(ContentError) {
+        let lane = try living()
+        call?.noteLoan(file.number, from: offset)
+        try lane.grant(file, at: offset, limit)
+    }
+
+    func widen(_ limit: LaneLimit) throws(ContentError) { try living().widen(limit) }
+    func stop() { inner.lane?.stop() }
+
+    func receiveReport() throws(ContentError) -> LaneReport? {
+        call?.noteWaiting(true)
+        defer { call?.noteWaiting(false) }
+        return try living().receiveReport()
+    }
+
+    private func living() throws(ContentError) -> any ContentLane {
+        guard !isDead(), let lane = inner.lane else { throw .truncated }
+        return lane
+    }
+}

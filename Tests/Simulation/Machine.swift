@@ -21,6 +21,8 @@ final class Machine: Sendable {
         var cuts = 0
         /// The processes that had died before the last one.
         var lost: Set<Int> = []
+        /// The files into which nginx writes, and their sizes that `files` knows.
+        var lent: [Int32: Int64] = [:]
     }
 
     let root: String
@@ -54,11 +56,46 @@ final class Machine: Sendable {
             try self.check(call, subject, process)
         } witness: { effect in
             self.stamp(effect)
+            self.noteLent()
             self.state.updateQuietly { state in
                 // A process that died in the middle of a call may end it after the power failed.
                 if !state.lost.contains(process) { state.files.note(effect) }
             }
         }
+    }
+
+    /// Until `endLoan`, nginx writes into a file; returns a descriptor of it.
+    func lend(_ file: Int32, from size: Int64) -> Int32 {
+        // A copy of the descriptor would keep the file's lock.
+        let file = open("/proc/self/fd/\(file)", O_RDONLY | O_CLOEXEC)
+        state.updateQuietly { $0.lent[file] = size }
+        return file
+    }
+
+    func endLoan(of file: Int32) {
+        noteLent()
+        state.updateQuietly { _ = $0.lent.removeValue(forKey: file) }
+        close(file)
+    }
+
+    /// Notes what nginx has written since.
+    private func noteLent() {
+        state.updateQuietly { state in
+            for (file, known) in state.lent {
+                let size = Self.size(of: file)
+                state.lent[file] = size
+                guard size > known else { continue }
+                state.files.note(.wrote(file, at: known, count: Int(size - known)))
+                let time = timespec(tv_sec: Int(state.wall), tv_nsec: 0)
+                _ = futimens(file, [time, time])
+            }
+        }
+    }
+
+    static func size(of file: Int32) -> Int64 {
+        var status = stat()
+        fstat(file, &status)
+        return Int64(status.st_size)
     }
 
     /// Loses what was not durable, in one of the ways of `PowerCut`; all processes must have ended.

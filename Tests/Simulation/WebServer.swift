@@ -5,7 +5,7 @@
 // - A client hears nothing if the daemon ends or aborts its request: the shipped files close the connection then.
 //   nginx answers nothing else itself; what it adds (`From-Gateway`) only to the gateway's answers shows it.
 // - Content that was sent may be lost by a cut, because nginx drops what it has not passed on.
-// - nginx does not write content into the spool, because the simulated disk would not see it.
+// - A full disk does not stop nginx when it writes content into the spool itself.
 
 import Foundation
 import SpoolgatePosix

@@ -27,8 +27,13 @@ final class WireExchange: Conversation {
         var serving = Serving.notBegun
         var isLogged = false
         var isPassed = false
+        /// The file into which nginx writes the content, and its size before.
+        var loan: (file: Int32, start: Int64)?
 
-        var hasArrived: Bool { serving == .ended || serving == .begun && received >= sent }
+        var hasArrived: Bool {
+            let written = loan.map { Int(Machine.size(of: $0.file) - $0.start) } ?? 0
+            return serving == .ended || serving == .begun && received + written >= sent
+        }
 
         var isOver: Bool {
             guard isClientDone, isLogged else { return false }
@@ -130,8 +135,8 @@ final class WireExchange: Conversation {
         case .proper: sendEnd(wire)
         case .stuck: change { $0.isPausing = true }
         case .cut:
-            // Content often reaches the gateway before nginx learns of the end of its connection.
-            if number.isMultiple(of: 2) {
+            // Content may reach the gateway before nginx learns of the end of its connection.
+            if parts.joined().count.isMultiple(of: 2) {
                 _ = state.wait(until: .after(.milliseconds(300))) { $0.hasArrived ? true : nil }
             }
             return hangUp()
@@ -206,15 +211,24 @@ final class WireExchange: Conversation {
 
     func noteReceived(_ count: Int) { state.update { $0.received += count } }
 
+    func noteLoan(_ file: Int32, from start: Int64) {
+        let file = machine.lend(file, from: start)
+        change { $0.loan = (file, start) }
+    }
+
     func noteWaiting(_ isWaiting: Bool) { change { $0.isWaiting = isWaiting } }
 
     /// Wakes the driver, which may look at this conversation, so the monitor must be free then.
     private func change(_ body: (inout State) -> Void) {
-        let isOver = state.update { state in
+        let (isOver, file) = state.update { state -> (Bool, Int32?) in
             body(&state)
-            return state.isOver
+            guard state.isOver else { return (false, nil) }
+            // nginx has closed the file.
+            defer { state.loan = nil }
+            return (true, state.loan?.file)
         }
         if isOver { front.web.remove(number) }
+        if let file { machine.endLoan(of: file) }
         machine.note()
     }
 }
