@@ -99,6 +99,7 @@ FIRST ?= $(shell date +%s)000
 MUTANTS ?=
 simulate:
 ifneq ($(MUTANTS),)
+	@$(MAKE) --no-print-directory module
 	Tests/Simulation/mutants.py $(MUTANTS)
 else
 	@deploy/install-dependencies.sh test

@@ -20,6 +20,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 FAULTS = ROOT / "Tests/Simulation/faults"
 COPY = ROOT / ".build/mutants"
 TEST = ".build/debug/spoolgatePackageTests.xctest"
+MODULE = ".build/nginx-module/ngx_http_interim_module.so"
+MODES = {"simulated": {}, "real sockets": {"SIMULATION_SOCKETS": "1"}}
 
 
 def run(command, **options):
@@ -30,7 +32,9 @@ def copy_sources():
     """Copies what the simulation needs; unchanged files keep their times, so that a second build is short."""
     COPY.mkdir(parents=True, exist_ok=True)
     shutil.copy2(ROOT / "Package.resolved", COPY)
-    for folder in ["Sources", "Tests"]:
+    (COPY / MODULE).parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy2(ROOT / MODULE, COPY / MODULE)
+    for folder in ["Sources", "Tests", "nginx"]:
         old = {path.relative_to(COPY) for path in (COPY / folder).rglob("*") if path.is_file()}
         for source in (ROOT / folder).rglob("*"):
             target = COPY / source.relative_to(ROOT)
@@ -73,7 +77,7 @@ def build():
 def find(patch, seconds):
     head = patch.read_text().splitlines()[0]
     mode, _, sentence = head.partition(": ")
-    if mode != "simulated":
+    if mode not in MODES:
         return True, f"not tried, because it needs {mode}: {sentence}"
     applied = run(["patch", "-p1", "--no-backup-if-mismatch", "-i", str(patch)])
     if applied.returncode != 0:
@@ -83,7 +87,7 @@ def find(patch, seconds):
         if error:
             return False, f"the fault does not build:\n{error}"
         begun = time.monotonic()
-        environment = dict(os.environ, SIMULATION_SECONDS=str(seconds), SIMULATION_FIND="1")
+        environment = dict(os.environ, SIMULATION_SECONDS=str(seconds), SIMULATION_FIND="1", **MODES[mode])
         done = run([TEST, "--testing-library", "swift-testing", "--filter", r"^SimulationTests\."],
                    env=environment)
         found = re.search(r"simulation: seed (\d+) breaks (.*)", done.stdout)
