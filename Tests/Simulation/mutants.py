@@ -35,6 +35,7 @@ def copy_sources():
     (COPY / MODULE).parent.mkdir(parents=True, exist_ok=True)
     shutil.copy2(ROOT / MODULE, COPY / MODULE)
     for folder in ["Sources", "Tests", "nginx"]:
+        (COPY / folder).mkdir(exist_ok=True)
         old = {path.relative_to(COPY) for path in (COPY / folder).rglob("*") if path.is_file()}
         for source in (ROOT / folder).rglob("*"):
             target = COPY / source.relative_to(ROOT)
