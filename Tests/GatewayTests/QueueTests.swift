@@ -157,6 +157,20 @@ import Testing
         )
     }
 
+    @Test("once the clock has jumped past the horizon, a run finds what is due now")
+    func clockJumps() throws {
+        let deliveries = try GatewayUnderTest().gateway.deliveries
+        let (queue, clock) = (DeliveryQueue(), deliveries.clock)
+        let bounds = deliveries.current.bounds
+        queue.setHorizon(WallTime(seconds: clock.now.seconds - 1))
+        queue.add(
+            DueHeap.Entry(due: clock.now, id: UploadID(high: 1, low: 1), route: "a", client: .some)
+        )
+        #expect(
+            queue.nextStep(nextRun: .after(.seconds(600)), bounds: bounds, clock: clock) == .run
+        )
+    }
+
     @Test("an upload due long after the next run displaces no due one")
     func beyondHorizon() throws {
         let deliveries = try GatewayUnderTest().gateway.deliveries

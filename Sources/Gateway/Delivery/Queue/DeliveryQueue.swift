@@ -164,11 +164,13 @@ package final class DeliveryQueue: Sendable {
             // The system clock can be set during the wait, so the time is checked every second.
             let step = table.wait(until: min(nextRun, .after(.seconds(1)))) { table -> Step? in
                 if table.isStopping { return .end }
-                if table.isRunAsked {
+                let now = clock.now
+                // After the clock has jumped, uploads that are due now were beyond the horizon.
+                if table.isRunAsked || table.horizon < now {
                     table.isRunAsked = false
                     return .run
                 }
-                table.promote(until: clock.now)
+                table.promote(until: now)
                 guard table.readyCount > table.idle, table.threads < bounds.total,
                     table.hasWork(bounds)
                 else { return nil }
