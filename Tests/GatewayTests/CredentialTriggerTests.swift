@@ -296,6 +296,24 @@ struct CredentialTriggerTests {
         #expect(world.seen == ["Bearer new"])
     }
 
+    @Test("those of the last request are sent after an attempt without a response, too")
+    func held() throws {
+        let origin = try LoopbackOrigin { connection in
+            guard let request = try connection.receiveRequest() else { return }
+            if request.values("Authorization") != ["Bearer new"] { Issue.record("\(request)") }
+        }
+        defer { origin.stop() }
+        let test = try GatewayUnderTest(origin.target)
+        let location = test.createPartial(fields: Self.old)
+        #expect(
+            test.serve(.append(location, at: 5, fields: Credentials.renewed.fields)).status == 502
+        )
+        try test.withUpload(location) { try $0.requeue(at: .now) }
+        try test.gateway.deliveries.startQueue()
+        try test.waitUntil(location, isIn: .hold)
+        try eventually("it was sent twice") { origin.requests.count == 2 }
+    }
+
     @Test("the record keeps no secret of a refused request")
     func noSecret() throws {
         let world = try world(.upstream)

@@ -88,14 +88,14 @@ extension Delivery {
         return refused.digests.contains(digest)
     }
 
-    /// Stores that the credentials of the last attempt were refused.
+    /// Stores that the credentials of the last attempt were refused, and no longer those of its request.
     func noteRefused(
         _ upload: Upload,
-        _ completing: HTTPFields?,
+        _ listener: ResponseListener,
         challenges: [String]
     ) throws(SpoolError) {
-        guard let digest = digest(of: upload, completing: completing) else { return }
-        let stored = try upload.completion() ?? [:]
+        guard let digest = digest(of: upload, completing: listener.completing) else { return }
+        let stored = listener.stored ?? [:]
         var refused = RefusedCredentials(stored)
         refused.add(digest, challenges: challenges)
         let names = route.settings.fields.credentialFields
