@@ -34,6 +34,10 @@ final class ClientUpload {
     /// Whether nothing more is to be done.
     var hasEnded = false
     var isGivenUp = false
+    /// Whether the last response named the offset, and no content was sent since.
+    var isOffsetCurrent = false
+    /// Whether the last response was 401.
+    var needsToken = false
 
     init(number: Int, content: [UInt8]) {
         self.number = number
@@ -55,21 +59,27 @@ final class Call {
     let process: Int
     /// The content that the request has not sent yet, if the client is stuck.
     var rest: [UInt8] = []
-    /// The end of the request's content, once all of it was sent.
+    /// The start and the end of the request's content, once all of it was sent.
+    let start: Int
     let end: Int
     let isComplete: Bool
     /// The highest offset that the client had been told when it sent the request.
     let toldBefore: Int
+
+    /// Whether its content began at another offset.
+    var isMisplaced: Bool { exchange.heard.final?.status.code == 409 }
 
     init(
         _ upload: ClientUpload,
         _ purpose: Purpose,
         _ exchange: any Conversation,
         _ process: Int,
+        start: Int,
         end: Int,
         isComplete: Bool,
         toldBefore: Int
     ) {
+        self.start = start
         self.toldBefore = toldBefore
         self.upload = upload
         self.purpose = purpose
@@ -85,6 +95,7 @@ final class Client {
     let speech: Speech
     let method: HTTPRequest.Method
     let isRude: Bool
+    let isFaithful: Bool
     let route: Int
     private let isConditional: Bool
     private let sendsDigests: Bool
@@ -100,6 +111,7 @@ final class Client {
         speech = plan.speech
         method = plan.isRepeatable ? .put : .post
         isRude = plan.isRude
+        isFaithful = plan.isFaithful
         route = plan.route
         isConditional = plan.isConditional
         sendsDigests = plan.sendsDigests
@@ -124,7 +136,8 @@ final class Client {
                 content: upload.content,
                 isRepeatable: isRepeatable,
                 isOrdinary: speech == .ordinary,
-                hasWrongDigest: hasWrongDigest(number)
+                hasWrongDigest: hasWrongDigest(number),
+                hasTrouble: world.isServiceAway
             )
         )
         return upload
@@ -181,7 +194,9 @@ final class Client {
             method = .patch
             fields[.uploadOffset] = "\(from)"
         case .retrieval: method = .head
-        case .cancellation: method = .delete
+        case .cancellation:
+            method = .delete
+            world.ledger.change(upload.number) { $0.isCancellationSent = true }
         }
         let hasContent = purpose == .creation || purpose == .append
         if hasContent, speech.mayNotSayEnd, upload.isStream, end == length {
@@ -223,12 +238,14 @@ final class Client {
             purpose,
             exchange,
             world.daemon.process,
+            start: from,
             end: end,
             isComplete: isComplete,
             toldBefore: world.ledger.upload(upload.number)?.told ?? 0
         )
         if hasContent { call.rest = Array(upload.content[stop..<end]) }
-        world.ledger.sends(upload.number, upTo: hasContent ? stop : 0, token)
+        let isEnd = hasContent && isPlainEnd && end == length && isComplete
+        world.ledger.sends(upload.number, upTo: hasContent ? stop : 0, isEnd: isEnd, token)
         let range =
             hasContent ? " \(from)..<\(stop) of \(length)\(isComplete ? ", the end" : "")" : ""
         let mark =
@@ -252,6 +269,7 @@ final class Client {
         let (upload, heard) = (call.upload, call.exchange.heard)
         for fault in heard.faults { world.ledger.complain(3, fault) }
         for head in heard.interims { noteFields(head.fields, upload, call) }
+        upload.isOffsetCurrent = false
         guard let final = heard.final, !heard.isAborted else {
             world.ledger.tell("  \(name) hears no \(heard.final == nil ? "" : "whole ")response")
             if speech == .ordinary {
@@ -263,15 +281,20 @@ final class Client {
             return
         }
         let (status, fields) = (final.status.code, final.fields)
+        upload.needsToken = status == 401
         let shown = [
             fields[.uploadOffset].map { ", offset \($0)" },
             isEnd(fields).map { $0 ? ", complete" : ", incomplete" },
         ].compactMap(\.self).joined()
-        world.ledger.tell("  \(name) hears \(status)\(shown)")
+        world.ledger.tell("  \(name) hears \(status)\(shown)\(Self.reason(heard.content))")
         switch call.purpose {
         case .cancellation: noteCancellation(status, isEnd(fields) ?? false, upload)
         case .retrieval: noteRetrieval(status, fields, upload, call)
         case .creation, .append:
+            if speech != .tus, call.purpose == .append, call.start > 0, [307, 308].contains(status)
+            {
+                world.ledger.complain(4, "\(name) follows a \(status) with the tail alone")
+            }
             if speech == .ordinary {
                 noteOrdinary(status, upload)
             } else {
@@ -280,13 +303,25 @@ final class Client {
         }
     }
 
+    /// The sentence for people in a problem's details.
+    private static func reason(_ content: [UInt8]) -> String {
+        let text = String(decoding: content, as: UTF8.self)
+        guard let match = text.firstMatch(of: /"detail":"([^"]*)"/) else { return "" }
+        return ": \(match.1.prefix(100))"
+    }
+
+    /// Whether the response to a call says that another request of the upload is still under way.
+    static func isInUse(_ call: Call) -> Bool { call.exchange.heard.final?.status.code == 423 }
+
     private func noteFields(_ fields: HTTPFields, _ upload: ClientUpload, _ call: Call) {
         if call.purpose == .creation, let location = fields[.location] {
             upload.location = location
         }
         guard let offset = fields[.uploadOffset].flatMap({ Int($0) }) else { return }
         upload.offset = offset
-        world.ledger.told(upload.number, offset, before: call.toldBefore)
+        upload.isOffsetCurrent = true
+        let isProgress = call.purpose != .retrieval && !call.isMisplaced
+        world.ledger.told(upload.number, offset, before: call.toldBefore, isProgress: isProgress)
     }
 
     private func noteCancellation(_ status: Int, _ isLate: Bool, _ upload: ClientUpload) {

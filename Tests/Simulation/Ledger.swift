@@ -58,6 +58,9 @@ struct Reception: Sendable {
     var user: [String]?
     var content: [UInt8]
     var isWhole: Bool
+    /// Whether the authorizer decides about each delivery, and is asked about one now.
+    var isChecked = false
+    var isBeforeDelivery = false
     /// Whether the service is an authorizer or another one that receives no content.
     var isQuestion = false
 }
@@ -76,6 +79,8 @@ final class Ledger: Sendable {
         /// Its client said a digest that is not that of its content.
         var hasWrongDigest: Bool
         var tokens: Set<String> = []
+        /// The tokens of its requests from the first one on that was to send the end.
+        var newTokens: Set<String> = []
         /// The highest position of content that the client has sent.
         var sent = 0
         /// The highest offset that the client was told.
@@ -85,17 +90,25 @@ final class Ledger: Sendable {
         var refusalHeard: Int?
         /// The client heard that the outcome is unknown, or that the delivery failed.
         var isUnknownHeard = false
+        var isCancellationSent = false
         var isCancelled = false
         var isRemoved = false
         /// An operator holds it.
         var isHeld = false
         var mayBeProcessed = false
+        /// How often an upstream received it, and answered with success.
+        var receptions = 0
         var successes = 0
         var meanings: [Meaning] = []
         /// By service and token.
         var refusedTokens: Set<String> = []
-        /// The time since its client's last request, in seconds.
+        /// The time since its client was last told that more is kept, in seconds.
         var idle: Int64 = 0
+        /// When it was created, and until when the upstream wants nothing, by the ledger's clock.
+        var begun: Int64 = 0
+        var notBefore: Int64 = 0
+        /// The authorizer has allowed the next delivery.
+        var isCleared = false
         /// No request came for longer than partial uploads are kept.
         var mayHaveExpired = false
         /// A crash, or an error of the disk, could change what the gateway knows.
@@ -117,6 +130,8 @@ final class Ledger: Sendable {
     }
 
     private struct State {
+        /// The seconds that have passed.
+        var now: Int64 = 0
         var inspectionRefuses = false
         var lifetime = Int64.max
         var isDiskFull = false
@@ -149,7 +164,12 @@ final class Ledger: Sendable {
 
     // MARK: Clients
 
-    func begin(_ upload: Upload) { state.update { $0.uploads[upload.number] = upload } }
+    func begin(_ upload: Upload) {
+        state.update {
+            $0.uploads[upload.number] = upload
+            $0.uploads[upload.number]?.begun = $0.now
+        }
+    }
 
     func upload(_ number: Int) -> Upload? { state.updateQuietly { $0.uploads[number] } }
 
@@ -165,18 +185,20 @@ final class Ledger: Sendable {
         }
     }
 
-    func sends(_ number: Int, upTo end: Int, _ token: String) {
+    /// A client sends a request, with content up to `end`.
+    func sends(_ number: Int, upTo end: Int, isEnd: Bool = false, _ token: String) {
         change(number) {
-            $0.idle = 0
             $0.sent = max($0.sent, end)
             $0.tokens.insert(token)
+            if isEnd || !$0.newTokens.isEmpty { $0.newTokens.insert(token) }
+            $0.notBefore = 0
         }
     }
 
     /// A client was told that the bytes up to `offset` are kept.
     ///
-    /// `before` is what it had been told when it sent the request.
-    func told(_ number: Int, _ offset: Int, before: Int) {
+    /// `before` is what it had been told when it sent the request. If `isProgress`, this request has sent some of them.
+    func told(_ number: Int, _ offset: Int, before: Int, isProgress: Bool) {
         state.update { state in
             guard var upload = state.uploads[number] else { return }
             if offset < before {
@@ -189,6 +211,7 @@ final class Ledger: Sendable {
                     "upload \(number): offset \(offset), but only \(upload.sent) bytes were sent"
                 )
             }
+            if isProgress, offset > upload.told { upload.idle = 0 }
             upload.told = max(upload.told, offset)
             state.uploads[number] = upload
         }
@@ -254,7 +277,9 @@ final class Ledger: Sendable {
                 )
             }
             // Nobody may be blamed for a request that he never got.
-            if isOwn, upload.meanings.isEmpty, !upload.hasTrouble, !state.inspectionRefuses {
+            if isOwn, upload.meanings.isEmpty, !upload.hasTrouble, !upload.hasWrongDigest,
+                !state.inspectionRefuses
+            {
                 Self.complain(
                     &state,
                     5,
@@ -302,6 +327,24 @@ final class Ledger: Sendable {
                 }
                 // What a full disk cannot store is not remembered.
                 if meaning == .login, !state.isDiskFull { upload.refusedTokens.insert(key) }
+                if !upload.newTokens.isEmpty, !upload.newTokens.contains(token) {
+                    complain(4, "got the credentials \(token), but its client has sent newer ones")
+                }
+            }
+            if reception.isQuestion {
+                if reception.isBeforeDelivery { upload.isCleared = meaning == .success }
+            } else {
+                if reception.isChecked, !upload.isCleared, upload.hasPromise {
+                    complain(4, "got it, although the authorizer did not allow this delivery")
+                }
+                if ![.follow(307), .notProcessed(421)].contains(meaning) {
+                    upload.isCleared = false
+                }
+                if upload.isAccepted, state.now < upload.notBefore {
+                    complain(5, "got it before the time that it had named")
+                }
+                let pause = meaning == .notProcessed(429) ? Service.pause : 0
+                upload.notBefore = upload.isAccepted ? state.now + pause : 0
             }
             // A second 421 is final.
             let isFinal = meaning == .notProcessed(421) && upload.meanings.contains(meaning)
@@ -317,6 +360,7 @@ final class Ledger: Sendable {
         _ upload: inout Upload,
         _ complain: (Int, String) -> Void
     ) {
+        upload.receptions += 1
         if let user = reception.user, user != [upload.owner] {
             complain(4, "got \(user) as the user, who is \(upload.owner)")
         }
@@ -334,6 +378,7 @@ final class Ledger: Sendable {
             complain(3, "got it after its client was told that it is cancelled")
         }
         if upload.hasWrongDigest { complain(4, "got it, although its digest is wrong") }
+        if upload.isRemoved { complain(3, "got it after an operator purged it") }
         if upload.isHeld { complain(2, "got it while an operator held it") }
         if upload.mayBeProcessed, !upload.isRepeatable {
             complain(2, "got it again, which may have been processed")
@@ -354,6 +399,7 @@ final class Ledger: Sendable {
             $0.isHeld = false
             $0.refusalHeard = nil
             $0.refusedTokens = []
+            $0.notBefore = 0
         }
     }
 
@@ -369,6 +415,7 @@ final class Ledger: Sendable {
 
     func pass(_ seconds: Int64) {
         state.update { state in
+            state.now += seconds
             for (number, upload) in state.uploads where !upload.isAccepted {
                 state.uploads[number]?.idle += seconds
                 if upload.idle + seconds > state.lifetime {
@@ -378,14 +425,43 @@ final class Ledger: Sendable {
         }
     }
 
-    func setDiskFull(_ isFull: Bool) { state.update { $0.isDiskFull = isFull } }
+    /// The clock was set.
+    func setClock(by seconds: Int64) { state.update { $0.now += max(0, seconds) } }
+
+    /// Accepted uploads that may be repeated, and that only a neighbour's failure has delayed, need no operator.
+    var delayed: [Upload] {
+        state.updateQuietly { state in
+            state.uploads.values.filter { upload in
+                upload.isAccepted && upload.isRepeatable && !upload.isHeld && !upload.isExcused
+                    && upload.successes == 0 && !state.inspectionRefuses
+                    && state.now - upload.begun < state.lifetime
+                    && upload.meanings.allSatisfy { meaning in
+                        switch meaning {
+                        case .notNow, .lost, .notProcessed: true
+                        case .success, .refusal, .login, .elsewhere, .follow: false
+                        }
+                    }
+            }.sorted { $0.number < $1.number }
+        }
+    }
+
+    func setDiskFull(_ isFull: Bool) {
+        state.update { state in
+            state.isDiskFull = isFull
+            // What a full disk cannot store is not remembered.
+            for number in state.uploads.keys { state.uploads[number]?.notBefore = 0 }
+        }
+    }
 
     func inspectionRefuses() { state.update { $0.inspectionRefuses = true } }
 
     /// Credentials may be sent again if the process that learned of their refusal crashed.
     func crashed() {
         state.update { state in
-            for number in state.uploads.keys { state.uploads[number]?.refusedTokens = [] }
+            for number in state.uploads.keys {
+                state.uploads[number]?.refusedTokens = []
+                state.uploads[number]?.notBefore = 0
+            }
         }
     }
 

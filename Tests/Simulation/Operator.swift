@@ -6,6 +6,9 @@ import SpoolgatePosix
 import SpoolgateTestSupport
 import SpoolgateUploadProtocol
 
+@testable import SpoolgateDelivery
+@testable import SpoolgateJournal
+@testable import SpoolgateRequests
 @testable import SpoolgateSettings
 @testable import SpoolgateSpool
 
@@ -34,13 +37,13 @@ extension World {
         return all?.allSatisfy { ![.active, .deferred, .hold].contains($0.queue) } ?? false
     }
 
-    private func summaries(_ spool: Spool) throws -> [UploadSummary] {
+    func summaries(_ spool: Spool) throws -> [UploadSummary] {
         var all: [UploadSummary] = []
         try spool.forEachUpload { all.append($0) }
         return all.sorted { $0.id.description < $1.id.description }
     }
 
-    private func number(of creation: UploadCreation?) -> Int? {
+    func number(of creation: UploadCreation?) -> Int? {
         creation?.head.fields[.sim("X-Upload")].flatMap { Int($0) }
     }
 
@@ -94,6 +97,7 @@ extension World {
         // A client cannot continue what an operator holds.
         for summary in try summaries(daemon.spool) { try requeue(summary.id, ifHeld: true) }
         passLong()
+        try checkNeedsNoOperator()
         for client in clients {
             client.renewToken()
             for upload in client.uploads where client.speech != .ordinary {
@@ -108,6 +112,17 @@ extension World {
         }
         ledger.checkEnd()
         try checkNothingIsLeft()
+    }
+
+    /// The queue repeats what may be repeated until it is delivered.
+    private func checkNeedsNoOperator() throws {
+        let areDelivered = machine.wait(.seconds(10)) {
+            for daemon in daemons { daemon.gateway.deliveries.runQueue() }
+            return ledger.delayed.isEmpty
+        }
+        for upload in areDelivered ? [] : ledger.delayed {
+            ledger.complain(5, "upload \(upload.number) needs an operator, although all is well")
+        }
     }
 
     /// A client that follows its protocol.
@@ -137,6 +152,7 @@ extension World {
     }
 
     private func run(_ call: Call, _ client: Client) {
+        takeTurns()
         start(call, of: client)
         if !machine.wait(.seconds(20), { call.exchange.isOver }) {
             ledger.complain(5, "a request of \(client.name) does not end")
@@ -156,6 +172,40 @@ extension World {
         if !isEmpty {
             for summary in try summaries(spool) {
                 ledger.complain(6, "an upload in \(summary.queue) cannot be purged")
+            }
+        }
+        for daemon in daemons { checkCounts(of: daemon) }
+    }
+
+    /// Nothing is under way, and nothing is in the spool.
+    private func checkCounts(of daemon: Daemon) {
+        let (spool, metrics) = (daemon.spool, daemon.gateway.metrics)
+        let counters = [metrics.receiving, metrics.receivingOrdinary, metrics.delivering]
+        if !machine.wait(.seconds(2), { counters.allSatisfy { $0.count == 0 } }) {
+            ledger.complain(6, "the metrics count what has ended: \(counters.map(\.count))")
+        }
+        let isFree = machine.wait(.seconds(10)) {
+            spool.recount(isDue: true)
+            return spool.figures.uploads == 0 && spool.figures.bytes == 0
+        }
+        if !isFree { ledger.complain(6, "an empty spool counts \(spool.figures)") }
+    }
+
+    /// All daemons have ended, and no upload is left.
+    func checkFiles() throws {
+        // Temporary files of a process that died are removed later.
+        machine.pass(100_000_000)
+        _ = try openCommandSpool().recover()
+        let spool = URL(fileURLWithPath: "\(machine.root)/spool")
+        for name in ["queue", "corrupt", "tmp", "uploads"] {
+            let files = FileManager.default.enumerator(
+                at: spool.appending(path: name),
+                includingPropertiesForKeys: [.isDirectoryKey]
+            )
+            for case let file as URL in files ?? .init() {
+                if try file.resourceValues(forKeys: [.isDirectoryKey]).isDirectory != true {
+                    ledger.complain(6, "\(name)/\(file.lastPathComponent) is left")
+                }
             }
         }
     }

@@ -13,6 +13,8 @@ struct ClientPlan: Sendable {
     var isConditional = false
     /// It sends `Repr-Digest`; that of each third upload is wrong.
     var sendsDigests = false
+    /// It follows its protocol until its upload has ended, as our own client does.
+    var isFaithful = false
     /// The route of its uploads, which has an upstream of its own.
     var route = 0
 }
@@ -38,6 +40,8 @@ struct Plan: Sendable {
     var hasHeartbeat: Bool
     var hasProgress: Bool
     var routes: Int
+    /// The number of daemons that use the spool at the same time.
+    var daemons = 1
     var clients: [ClientPlan]
     var steps: [Step]
 
@@ -71,6 +75,10 @@ struct Plan: Sendable {
             clients[index].isConditional = random.once(in: 3)
             clients[index].route = random.next(routes)
             clients[index].sendsDigests = clients[index].speech != .tus && random.once(in: 3)
+        }
+        daemons = random.once(in: 4) ? 2 : 1
+        for index in clients.indices {
+            clients[index].isFaithful = clients[index].speech != .ordinary && random.once(in: 4)
         }
     }
 

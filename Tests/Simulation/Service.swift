@@ -85,6 +85,16 @@ final class Service: Sendable {
 
     func expire(_ token: String) { state.update { _ = $0.expired.insert(token) } }
 
+    /// The seconds that a busy service asks for.
+    static let pause: Int64 = 600
+
+    /// Whether the next request with this token is accepted at once.
+    func isWell(for token: String) -> Bool {
+        state.updateQuietly {
+            $0.left == 0 && $0.waiting == 0 && !($0.checksTokens && $0.expired.contains(token))
+        }
+    }
+
     func checkTokens() { state.update { $0.checksTokens = true } }
 
     /// An authorizer sets the user.
@@ -123,6 +133,8 @@ final class Service: Sendable {
             isWhole: false,
             isQuestion: isAuthorizer
         )
+        reception.isChecked = state.updateQuietly { $0.expectsUser }
+        reception.isBeforeDelivery = request.values("Spoolgate-Event") == ["delivery"]
         if manner == .cutRequest || manner == .refuseUnread {
             let length = request.values("Content-Length").first.flatMap { Int($0) } ?? 0
             if manner == .cutRequest {
@@ -209,7 +221,7 @@ final class Service: Sendable {
                 return try tell(.login, "302 Found", place)
             }
             return try tell(.elsewhere(302), "302 Found", place)
-        case .busy: return try tell(.notProcessed(429), "429 Busy", ["Retry-After: 5"])
+        case .busy: return try tell(.notProcessed(429), "429 Busy", ["Retry-After: \(Self.pause)"])
         case .tooEarly: return try tell(.notProcessed(425), "425 Too Early")
         case .unavailable: return try tell(.notNow(503), "503 Service Unavailable")
         case .requestTimeout: return try tell(.notNow(408), "408 Request Timeout")

@@ -7,9 +7,19 @@ struct Outcome {
     var story: [String]
 
     static func run(_ plan: Plan) throws -> Outcome {
+        let before = Leftovers()
+        let (ledger, root) = try played(plan)
+        if !ledger.hasComplaints {
+            for rest in before.left(of: root) { ledger.complain(6, "\(rest) is left") }
+        }
+        return Outcome(plan: plan, complaints: ledger.complaints, story: ledger.story)
+    }
+
+    /// The world itself has ended on return.
+    private static func played(_ plan: Plan) throws -> (Ledger, root: String) {
         let world = try World(plan)
-        let complaints = try world.run()
-        return Outcome(plan: plan, complaints: complaints, story: world.ledger.story)
+        _ = try world.run()
+        return (world.ledger, world.machine.root)
     }
 
     /// The broken law, without the numbers of uploads.

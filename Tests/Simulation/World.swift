@@ -24,13 +24,27 @@ final class Daemon {
     let gateway: Gateway
     /// nil without real sockets.
     let front: Front?
+    private let isWatching = Monitor(true)
 
-    init(process: Int, spool: Spool, gateway: Gateway, front: Front?) {
+    init(process: Int, spool: Spool, gateway: Gateway, front: Front?) throws {
         self.process = process
         self.spool = spool
         self.gateway = gateway
         self.front = front
+        // As `serve` does, and more often.
+        try SpoolgatePosix.Thread.start(name: "spool-watch", stackSize: 1 << 18) {
+            [spool, gateway, isWatching] in
+            while isWatching.updateQuietly({ $0 }) {
+                try? spool.requestReleaseForOthers()
+                if spool.isWoken() { gateway.deliveries.noteChangedSpool() }
+                _ = isWatching.wait(until: .after(.milliseconds(10)), isQuiet: true) {
+                    $0 ? nil : true
+                }
+            }
+        }
     }
+
+    func stopWatching() { isWatching.update { $0 = false } }
 }
 
 final class World {
@@ -41,7 +55,12 @@ final class World {
     let upstreams: [Service]
     let authorizer: Service?
     private(set) var clients: [Client] = []
-    private(set) var daemon: Daemon
+    /// All use one spool.
+    private(set) var daemons: [Daemon] = []
+    /// What the daemons that have ended reported.
+    let reports = Reports()
+    /// The number of the daemon to which the web server sends the next request.
+    private var turn = 0
     private(set) var calls: [(call: Call, client: Client)] = []
     var acceptsAtOnce: Bool
     private var lastNumber = 0
@@ -67,7 +86,9 @@ final class World {
         if plan.hasInspection {
             try "0\n".write(toFile: Self.verdict(machine), atomically: true, encoding: .utf8)
         }
-        daemon = try Self.startDaemon(machine, settings)
+        daemons = try (0..<plan.daemons).map { [machine, settings] _ in
+            try Self.startDaemon(machine, settings)
+        }
         ledger.setLifetime(Self.lifetime)
         clients = plan.clients.enumerated().map { Client($1, $0, self) }
     }
@@ -76,6 +97,12 @@ final class World {
 
     /// nil for the default route.
     static func name(ofRoute route: Int) -> String? { route == 0 ? nil : "route\(route)" }
+
+    /// The daemon to which the web server sends the next request.
+    var daemon: Daemon { daemons[turn % daemons.count] }
+
+    /// Sends the next request to another daemon, if there are two.
+    func takeTurns() { turn += 1 }
 
     var services: [Service] { upstreams + (authorizer.map { [$0] } ?? []) }
 
@@ -98,11 +125,12 @@ final class World {
         settings.spoolReserve = 0
         // So few that one target could take all.
         settings.maximumDeliveries = 3
-        settings.inUseTimeout = .milliseconds(120)
+        settings.inUseTimeout = .seconds(1)
         settings.queueRunInterval = .seconds(3600)
         settings.interim.heartbeat = plan.hasHeartbeat ? .nanoseconds(1) : .zero
         settings.interim.progressInterval = plan.hasProgress ? .zero : .seconds(3600)
         if plan.hasProgress { settings.interim.progressSize = 1 }
+        settings.correlationField = .sim("X-Upload")
         return settings
     }
 
@@ -146,15 +174,29 @@ final class World {
         )
     }
 
+    /// Each process has its own file of events.
+    static func events(of process: Int, _ machine: Machine) -> String {
+        "\(machine.root)/events-\(process)"
+    }
+
     private static func startDaemon(_ machine: Machine, _ settings: Settings) throws -> Daemon {
         let process = machine.start()
+        var settings = settings
+        settings.events.destination = .file(events(of: process, machine))
         let spool = try openSpool(machine, as: process)
         try spool.enter()
-        let log = Log(Logger(label: "simulation") { _ in SwiftLogNoOpLogHandler() })
+        let log = Log(Logger(label: "simulation", factory: Self.handler))
         let gateway = Gateway(settings: settings, spool: spool, log: log)
         try gateway.deliveries.startQueue()
         let front = try WebServer.shared?.startFront(gateway) { machine.isDead(process) }
-        return Daemon(process: process, spool: spool, gateway: gateway, front: front)
+        return try Daemon(process: process, spool: spool, gateway: gateway, front: front)
+    }
+
+    /// The replay of a seed shows the log of its daemons.
+    private static func handler(_ label: String) -> any LogHandler {
+        let isReplay = ProcessInfo.processInfo.environment["SIMULATION_SEED"] != nil
+        return isReplay
+            ? StreamLogHandler.standardOutput(label: label) : SwiftLogNoOpLogHandler(label)
     }
 
     func openCommandSpool() throws -> Spool {
@@ -182,55 +224,72 @@ final class World {
         return lastNumber
     }
 
-    /// The daemon crashes, or the power fails, and another one starts.
+    /// A daemon crashes, or the power fails, and others start.
     private func crash(losingPower seed: UInt64? = nil) throws {
-        ledger.tell(seed == nil ? "the daemon crashes and starts again" : "the power fails")
-        machine.kill(daemon.process)
+        ledger.tell(seed == nil ? "a daemon crashes and starts again" : "the power fails")
+        let victims = seed == nil ? [daemon] : daemons
+        for victim in victims { machine.kill(victim.process) }
         ledger.hasTrouble()
         ledger.crashed()
-        try endProcess()
+        try end(victims)
         ledger.crashed()
         if let seed {
             try machine.cutPower(seed)
             ledger.lostPower()
         }
-        // A daemon does not start on a full disk.
-        setDiskFull(false)
-        daemon = try Self.startDaemon(machine, settings)
-        tick()
+        try startAgain(victims)
     }
 
-    /// SIGTERM: as `serve` does, the daemon releases its uploads, lets the rest end, and leaves the spool.
+    /// SIGTERM: as `serve` does, a daemon releases its uploads, lets the rest end, and leaves the spool.
     private func restart() throws {
-        ledger.tell("the daemon stops and starts again")
-        _ = daemon.gateway.deliveries.stopQueue(until: .after(.zero))
-        daemon.spool.requestReleaseOfAll()
+        ledger.tell("a daemon stops and starts again")
+        let victim = daemon
+        _ = victim.gateway.deliveries.stopQueue(until: .after(.zero))
+        victim.spool.requestReleaseOfAll()
         for service in services { service.open() }
         // A client that pauses outside of an upload resource keeps its request until the deadline.
-        _ = daemon.front?.drain(.seconds(1)) { daemon.spool.requestReleaseOfAll() }
-        let isDrained = machine.wait(.seconds(1)) { calls.allSatisfy { $0.call.exchange.isOver } }
+        _ = victim.front?.drain(.seconds(1)) { victim.spool.requestReleaseOfAll() }
+        let isDrained = machine.wait(.seconds(1)) {
+            calls.allSatisfy { $0.call.process != victim.process || $0.call.exchange.isOver }
+        }
         noteCalls()
         if !isDrained { return try crash() }
-        try endProcess()
+        // What a full disk could not store is forgotten.
+        if machine.isFull { ledger.crashed() }
+        try end([victim])
         // Its upkeep thread ends with it.
-        machine.kill(daemon.process)
+        machine.kill(victim.process)
+        try startAgain([victim])
+    }
+
+    private func startAgain(_ victims: [Daemon]) throws {
+        // A daemon does not start on a full disk.
         setDiskFull(false)
-        daemon = try Self.startDaemon(machine, settings)
+        for victim in victims {
+            guard let index = daemons.firstIndex(where: { $0 === victim }) else { continue }
+            daemons[index] = try Self.startDaemon(machine, settings)
+        }
         tick()
     }
 
-    /// Waits until all threads of the daemon have ended.
-    private func endProcess() throws {
-        for (call, _) in calls { call.exchange.hangUp() }
+    /// Waits until all threads of the daemons have ended.
+    private func end(_ victims: [Daemon]) throws {
+        let processes = Set(victims.map(\.process))
+        let theirs = calls.filter { processes.contains($0.call.process) }
+        for (call, _) in theirs { call.exchange.hangUp() }
         for service in services { service.open() }
-        let areOver = machine.wait(.seconds(20)) { calls.allSatisfy { $0.call.exchange.isOver } }
+        let areOver = machine.wait(.seconds(20)) { theirs.allSatisfy { $0.call.exchange.isOver } }
         if !areOver { ledger.complain(5, "requests do not end after their clients have left") }
         noteCalls()
-        if daemon.gateway.deliveries.stopQueue(until: .after(.seconds(20))) != 0 {
-            ledger.complain(5, "deliveries do not end")
+        for victim in victims {
+            victim.stopWatching()
+            if victim.gateway.deliveries.stopQueue(until: .after(.seconds(20))) != 0 {
+                ledger.complain(5, "deliveries do not end")
+            }
+            victim.spool.leave()
+            for fault in victim.front?.close() ?? [] { ledger.complain(3, fault) }
+            reports.add(victim.gateway.metrics)
         }
-        daemon.spool.leave()
-        for fault in daemon.front?.close() ?? [] { ledger.complain(3, fault) }
     }
 
     // MARK: The run
@@ -241,16 +300,22 @@ final class World {
         for step in plan.steps {
             try perform(step)
             noteCalls()
-            if !ledger.complaints.isEmpty { break }
+            if !ledger.hasComplaints { try checkList() }
+            if ledger.hasComplaints { break }
         }
         if ledger.complaints.isEmpty { try finish() }
-        if !machine.isDead(daemon.process) { machine.kill(daemon.process) }
-        try endProcess()
+        for daemon in daemons where !machine.isDead(daemon.process) { machine.kill(daemon.process) }
+        try end(daemons)
+        if ledger.complaints.isEmpty {
+            try checkReports()
+            try checkFiles()
+        }
         return ledger.complaints
     }
 
     private func perform(_ step: Step) throws {
         var random = SplitMix(seed: step.draw)
+        if daemons.count > 1 { turn = random.next(daemons.count) }
         switch step.actor {
         case .client(let index): act(clients[index], &random)
         case .upstream(let route): change(upstreams[route], &random)
@@ -284,7 +349,7 @@ final class World {
             return service.expire(client.token)
         }
         let manner = random.one(from: Manner.allCases)
-        let times = 1 + random.next(4)
+        let times = manner == .slow && plan.routes > 1 ? 9 : 1 + random.next(4)
         ledger.tell("\(service.name): \(times) x \(manner.rawValue)")
         service.behave(manner, times: times)
     }
@@ -299,7 +364,8 @@ final class World {
     // MARK: Time and the machine
 
     private func passTime(_ random: inout SplitMix) {
-        let seconds = [1, 5, 20, 90, 600, Self.lifetime * 2][random.next(6)]
+        let spans = [1, 5, 20, 90, 600, Self.lifetime * 2 / 3, Self.lifetime * 2]
+        let seconds = spans[random.next(spans.count)]
         ledger.tell("\(seconds) s pass")
         machine.pass(seconds)
         ledger.pass(seconds)
@@ -310,11 +376,13 @@ final class World {
     /// The operator changes settings that change no outcome.
     func reload() {
         settings.interim.heartbeat = settings.interim.heartbeat == .zero ? .nanoseconds(1) : .zero
-        settings.inUseTimeout = .milliseconds(
-            settings.inUseTimeout == .milliseconds(120) ? 60 : 120
-        )
+        settings.inUseTimeout = settings.inUseTimeout == .seconds(1) ? .seconds(2) : .seconds(1)
         ledger.tell("operator: reload")
-        daemon.gateway.reload(settings)
+        for daemon in daemons {
+            var settings = settings
+            settings.events.destination = .file(Self.events(of: daemon.process, machine))
+            daemon.gateway.reload(settings)
+        }
     }
 
     /// Lets the queue see the time.
@@ -322,10 +390,12 @@ final class World {
         let path = "\(machine.root)/spool/queue"
         let names = (try? FileManager.default.contentsOfDirectory(atPath: path)) ?? []
         guard !names.isEmpty else { return }
-        let runs = daemon.gateway.metrics.queueRuns
-        let before = runs.count
-        daemon.gateway.deliveries.runQueue()
-        _ = machine.wait(.seconds(5)) { runs.count > before }
+        for daemon in daemons {
+            let runs = daemon.gateway.metrics.queueRuns
+            let before = runs.count
+            daemon.gateway.deliveries.runQueue()
+            _ = machine.wait(.seconds(5)) { runs.count > before }
+        }
         machine.settle(quiet: quiet) { false }
         noteCalls()
     }
@@ -343,6 +413,7 @@ final class World {
             let seconds = Int64([-3600, -60, 60, 3600, 86_400][random.next(5)])
             ledger.tell("the clock is set by \(seconds) s")
             machine.setClock(by: seconds)
+            ledger.setClock(by: seconds)
         default: passTime(&random)
         }
     }
@@ -355,12 +426,44 @@ final class World {
     // MARK: Clients
 
     func start(_ call: Call, of client: Client) {
+        let before = ledger.upload(call.upload.number)
         let exchange = call.exchange
         calls.append((call, client))
         exchange.start(with: daemon.gateway)
         machine.settle { exchange.isOver || exchange.isStuck || isServiceSlow }
         checkIsNotDelayed(call, of: client)
+        checkTakesOver(call)
         noteCalls()
+        if let before, !before.isAccepted { checkIsDelivered(before, of: client) }
+    }
+
+    /// A client that comes back is not turned away because of its own request that pauses.
+    private func checkTakesOver(_ call: Call) {
+        let others = calls.filter { $0.call.upload === call.upload && $0.call !== call }
+        guard call.exchange.isOver, Client.isInUse(call) else { return }
+        if others.contains(where: { $0.call.exchange.isStuck }) {
+            ledger.complain(5, "upload \(call.upload.number) is kept from its own client")
+        }
+    }
+
+    /// An upload that was just accepted is delivered at once, if its own services are well.
+    private func checkIsDelivered(_ before: Ledger.Upload, of client: Client) {
+        let number = before.number
+        guard ledger.upload(number)?.isAccepted == true, !plan.hasInspection, !machine.isFull,
+            away.isEmpty, !daemons.contains(where: { machine.isDead($0.process) })
+        else { return }
+        let own = [upstreams[client.route]] + (authorizer.map { [$0] } ?? [])
+        let tokens = ledger.upload(number)?.tokens ?? []
+        guard own.allSatisfy({ service in tokens.allSatisfy { service.isWell(for: $0) } }) else {
+            return
+        }
+        let isDelivered = machine.wait(.seconds(15)) {
+            ledger.upload(number).map {
+                $0.receptions > 0 || $0.isExcused
+                    || $0.meanings.dropFirst(before.meanings.count).contains { $0 != .success }
+            } ?? true
+        }
+        if !isDelivered { ledger.complain(5, "upload \(number) waits, although all is well") }
     }
 
     /// A request waits for its client and for its own services, and not for those of another route.
@@ -374,6 +477,9 @@ final class World {
             ledger.complain(5, "a request of \(client.name) waits, but not for its own services")
         }
     }
+
+    /// Whether a service can be reached by kept connections only.
+    var isServiceAway: Bool { !away.isEmpty }
 
     private var isServiceSlow: Bool { services.contains { $0.isSlow } }
 
@@ -396,6 +502,7 @@ final class World {
     }
 
     private func act(_ client: Client, _ random: inout SplitMix) {
+        if client.isFaithful { return goOn(faithfully: client, &random) }
         if let call = call(of: client), random.next(3) != 0 {
             return goOn(call, client, &random)
         }
@@ -434,7 +541,8 @@ final class World {
         let end: WebExchange.End = random.once(in: 3) ? .cut : .proper
         ledger.tell("\(client.name) \(end == .cut ? "is cut" : "goes on")")
         if end == .proper {
-            ledger.sends(call.upload.number, upTo: call.end, client.token)
+            let isEnd = call.isComplete && call.end == call.upload.content.count
+            ledger.sends(call.upload.number, upTo: call.end, isEnd: isEnd, client.token)
             call.exchange.goOn(with: call.rest, end)
         } else {
             call.exchange.goOn(with: [], end)
@@ -444,7 +552,30 @@ final class World {
         noteCalls()
     }
 
+    /// The next request of a client that follows its protocol.
+    private func goOn(faithfully client: Client, _ random: inout SplitMix) {
+        if let call = call(of: client) { return goOn(call, client, &random) }
+        guard let upload = client.current, !upload.hasEnded, upload.location != nil else {
+            return create(client, &random)
+        }
+        if upload.needsToken { client.renewToken() }
+        guard let offset = upload.offset, upload.isOffsetCurrent else {
+            return start(client.request(.retrieval, upload), of: client)
+        }
+        upload.isOffsetCurrent = false
+        let end = upload.content.count
+        send(.append, upload, client, from: min(offset, end), to: end, true, &random)
+    }
+
     private func create(_ client: Client, _ random: inout SplitMix) {
+        // Several at once, which share the slots for deliveries.
+        if acceptsAtOnce, random.once(in: 5) {
+            for _ in 0..<3 {
+                let upload = client.newUpload(size: 700)
+                let call = client.request(.creation, upload, to: 700, isComplete: true)
+                start(call, of: client)
+            }
+        }
         let sizes = [0, 1, 700, 9001, 9001, 20_000]
         let upload = client.newUpload(size: sizes[random.next(sizes.count)])
         let length = upload.content.count

@@ -1,0 +1,111 @@
+// What the daemons reported by events, metrics and the list, beside what the ledger knows.
+
+import Foundation
+import SpoolgateJournal
+import SpoolgatePosix
+
+@testable import SpoolgateSpool
+
+/// The metrics of the daemons that have ended.
+final class Reports {
+    private(set) var outcomes: [RouteMetrics.Outcome: Int] = [:]
+
+    func add(_ metrics: Metrics) {
+        for (_, counts) in metrics.routes {
+            for (outcome, _, count) in counts.outcomes { outcomes[outcome, default: 0] += count }
+        }
+    }
+}
+
+/// One line of the file of events.
+struct ReportedEvent: Decodable {
+    var event: String
+    var status: Int?
+    var correlation: String?
+
+    var number: Int { correlation.flatMap { Int($0) } ?? -1 }
+}
+
+extension World {
+    private func events() throws -> [ReportedEvent] {
+        try FileManager.default.contentsOfDirectory(atPath: machine.root)
+            .filter { $0.hasPrefix("events-") }
+            .flatMap { name in
+                try String(contentsOfFile: "\(machine.root)/\(name)", encoding: .utf8)
+                    .split(separator: "\n")
+                    .map { try JSONDecoder().decode(ReportedEvent.self, from: Data($0.utf8)) }
+            }
+    }
+
+    /// All daemons have ended.
+    func checkReports() throws {
+        let events = try events()
+        for (outcome, count) in reports.outcomes {
+            let told = events.filter { $0.event == "\(outcome)" }.count
+            if told != count {
+                ledger.complain(3, "the metrics count \(count) x \(outcome), the events \(told)")
+            }
+        }
+        ledger.check(events)
+    }
+
+    /// The list shows what clients were told is kept, at any time.
+    func checkList() throws {
+        for upload in ledger.uploads where upload.hasPromise && upload.successes == 0 {
+            guard !upload.isExcused else { continue }
+            let isListed = machine.wait(.seconds(2)) {
+                // It may change its queue at this moment.
+                let all = (try? summaries(daemon.spool)) ?? []
+                return all.contains {
+                    number(of: $0.creation) == upload.number && $0.offset >= upload.told
+                }
+            }
+            if !isListed, ledger.upload(upload.number)?.successes == 0 {
+                let told = upload.told
+                ledger.complain(
+                    3,
+                    "upload \(upload.number) was kept to \(told), but is not listed so"
+                )
+            }
+        }
+    }
+}
+
+extension Ledger {
+    func check(_ events: [ReportedEvent]) {
+        for event in events {
+            guard let upload = upload(event.number) else {
+                complain(3, "the event \(event.event) names no upload")
+                continue
+            }
+            let isTrue =
+                switch event.event {
+                case "delivered":
+                    upload.successes > 0
+                        || upload.meanings.contains { $0.status == event.status }
+                case "cancelled": upload.isCancellationSent
+                case "expired": upload.mayHaveExpired
+                default: true
+                }
+            if !isTrue {
+                let status = event.status.map { " \($0)" } ?? ""
+                complain(3, "upload \(event.number): the event \(event.event)\(status) is not true")
+            }
+        }
+        for upload in uploads {
+            let told = Set(events.filter { $0.number == upload.number }.map(\.event))
+            let lacking =
+                upload.isSuccessHeard && !told.contains("delivered")
+                ? "delivered"
+                : upload.isCancelled && !told.contains("cancelled")
+                    ? "cancelled"
+                    : upload.isAccepted && !told.contains("completed") ? "completed" : nil
+            if let lacking {
+                complain(
+                    3,
+                    "upload \(upload.number): its client heard it, but no event says \(lacking)"
+                )
+            }
+        }
+    }
+}
