@@ -10,7 +10,7 @@ import struct
 import time
 
 # The seconds after which a call that waits for the server gives up.
-patience = 60
+patience = 10
 
 
 class Closed(Exception):
