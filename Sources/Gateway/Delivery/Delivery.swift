@@ -102,7 +102,6 @@ package struct Delivery {
         let stored = try upload.completion()
         let refused = RefusedCredentials(stored)
         listener.completing = completing(listener.completing, stored, of: upload)
-        listener.stored = stored
         if areRefused(listener.completing, refused, of: upload) {
             let refusal = Refusal.credentialsRefused(refused.challenges)
             let reason = "its credentials were refused before"
@@ -122,11 +121,7 @@ package struct Delivery {
             }
             return refusal
         }
-        guard let seconds = pause(of: upload, refused) else {
-            // For the attempt after a crash, or after an operator's requeue.
-            if ticket != nil, upload.isRecorded { try keepCompletion(upload, listener.completing) }
-            return nil
-        }
+        guard let seconds = pause(of: upload, refused) else { return nil }
         try upload.sync()
         return .deliveryPauses(seconds)
     }
@@ -266,10 +261,12 @@ package struct Delivery {
         }
         // If a client learns that its upload was not delivered, the queue must not deliver the upload later.
         let isQueued = !listener.isThere && !lacksCredentials
-        if isQueued { try keepCompletion(upload, listener.completing) }
         if lacksCredentials {
             let challenges = refusal.fields[values: .wwwAuthenticate]
-            try noteRefused(upload, listener, challenges: challenges)
+            try noteRefused(upload, listener.completing, challenges: challenges)
+        } else {
+            // For the queue, or after an operator's requeue.
+            try keepCompletion(upload, listener.completing)
         }
         let end = route.settings.queue.end(from: deliveries.clock.now)
         try upload.postpone(

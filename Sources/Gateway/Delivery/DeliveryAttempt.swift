@@ -150,6 +150,7 @@ final class DeliveryAttempt {
         if AttemptFate(after: result, isRepeatable: isRepeatable, .gone) == .deferred {
             return try postpone(reason, asked: outcome.retryAfter, telling: refusal)
         }
+        try delivery.keepCompletion(upload, listener.completing)
         try upload.hold(.indeterminate, reason: reason)
         deliveries.holdSizes.add(upload)
         journal.indeterminate(upload, reason: reason)

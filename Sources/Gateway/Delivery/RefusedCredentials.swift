@@ -88,14 +88,14 @@ extension Delivery {
         return refused.digests.contains(digest)
     }
 
-    /// Stores that the credentials of the last attempt were refused, and no longer those of its request.
+    /// Stores that the credentials of the last attempt were refused.
     func noteRefused(
         _ upload: Upload,
-        _ listener: ResponseListener,
+        _ completing: HTTPFields?,
         challenges: [String]
     ) throws(SpoolError) {
-        guard let digest = digest(of: upload, completing: listener.completing) else { return }
-        let stored = listener.stored ?? [:]
+        guard let digest = digest(of: upload, completing: completing) else { return }
+        let stored = try upload.completion() ?? [:]
         var refused = RefusedCredentials(stored)
         refused.add(digest, challenges: challenges)
         let names = route.settings.fields.credentialFields

@@ -16,8 +16,6 @@ package struct ResponseListener {
     package var heartbeat: Heartbeat?
     /// The fields of the request that completed the upload, if any, with the credentials of the attempt.
     var completing: HTTPFields?
-    /// The fields that were stored before the attempt.
-    var stored: HTTPFields?
     /// The request that waits for the result, although the final response is only stored; nil if none does.
     package var witness: (any Exchange)?
     /// Whether the client can resume after a lost connection.
