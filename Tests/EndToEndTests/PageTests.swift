@@ -78,6 +78,11 @@ struct PageTests {
         )
     }
 
+    /// What a screen reader says.
+    private static func told(_ page: PageUnderTest) throws -> String {
+        try page.browser.text("return document.querySelector('#live').textContent")
+    }
+
     @Test("the same file chosen twice is a row of its own, and is sent again only on request")
     func double() throws {
         let origin = try LoopbackOrigin(status: "201 Created")
@@ -88,6 +93,9 @@ struct PageTests {
         try page.choose(file.url)
         try eventually("the second row says that it is a double") {
             try Self.rows(page).last?.contains("double") == true
+        }
+        try eventually("the page tells it to those who do not see the row") {
+            try Self.told(page).contains("twice.bin: Not sent: a file with the same name")
         }
         let rows = try Self.rows(page)
         #expect(rows.count == 2)
@@ -532,8 +540,7 @@ struct PageTests {
         #expect(try page.unfinished() == ["same.bin"])
         try page.press("Discard", "same.bin")
         try eventually("the page gives the reason") {
-            try page.browser.text("return document.querySelector('#live').textContent")
-                .contains("same.bin is being uploaded in another window.")
+            try Self.told(page).contains("same.bin is being uploaded in another window.")
         }
         page.network.hold(at: nil)
         try eventually("the first window has sent it") { origin.requests.count == 1 }
