@@ -455,11 +455,12 @@ final class Ledger: Sendable {
 
     func inspectionRefuses() { state.update { $0.inspectionRefuses = true } }
 
-    /// Credentials may be sent again if the process that learned of their refusal crashed.
+    /// Credentials may be sent again, and newer ones be lost, if the process that knew it crashed.
     func crashed() {
         state.update { state in
             for number in state.uploads.keys {
                 state.uploads[number]?.refusedTokens = []
+                state.uploads[number]?.newTokens = []
                 state.uploads[number]?.notBefore = 0
             }
         }

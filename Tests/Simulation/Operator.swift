@@ -202,10 +202,9 @@ extension World {
                 at: spool.appending(path: name),
                 includingPropertiesForKeys: [.isDirectoryKey]
             )
-            for case let file as URL in files ?? .init() {
-                if try file.resourceValues(forKeys: [.isDirectoryKey]).isDirectory != true {
-                    ledger.complain(6, "\(name)/\(file.lastPathComponent) is left")
-                }
+            for case let file as URL in files ?? .init()
+            where try file.resourceValues(forKeys: [.isDirectoryKey]).isDirectory != true {
+                ledger.complain(6, "\(name)/\(file.lastPathComponent) is left")
             }
         }
     }

@@ -81,8 +81,11 @@ extension Ledger {
             let isTrue =
                 switch event.event {
                 case "delivered":
+                    // A client without a resource hears the redirect to a login page.
                     upload.successes > 0
-                        || upload.meanings.contains { $0.status == event.status }
+                        || upload.meanings.contains {
+                            $0.status == event.status || $0 == .login && event.status == 302
+                        }
                 case "cancelled": upload.isCancellationSent
                 case "expired": upload.mayHaveExpired
                 default: true
