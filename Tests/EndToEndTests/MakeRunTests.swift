@@ -152,6 +152,18 @@ struct MakeRunTests {
         } throws: { "\($0)".contains("run: ADDRESS is not an address: elsewhere") }
     }
 
+    @Test("a port in use is refused by name")
+    func portInUse() throws {
+        let other = try LoopbackOrigin()
+        defer { other.stop() }
+        let port = try #require(other.base.split(separator: ":").last)
+        #expect {
+            try MakeRun(upstream: Self.upstream, variables: ["PORT": "\(port)"])
+        } throws: {
+            "\($0)".contains("port \(port) is in use by another program: set PORT to another")
+        }
+    }
+
     @Test("the printed example can be pasted: cut, resumed, identical, nothing outside .run")
     func printedExample() throws {
         let run = try MakeRun()
