@@ -359,7 +359,8 @@ let package = Package(
             dependencies: [
                 "SpoolgateRequests", "SpoolgateDelivery", "SpoolgateJournal", "SpoolgateSettings",
                 "SpoolgateSpool", "SpoolgateUpstream", "SpoolgateExchange", "SpoolgateFastCGIFront",
-                "SpoolgateUploadProtocol", "SpoolgatePosix", "SpoolgateCrypto",
+                "SpoolgateTextFormats", "SpoolgateUploadProtocol", "SpoolgatePosix",
+                "SpoolgateCrypto",
                 "SpoolgateTestSupport", httpTypes, logging,
             ],
             path: "Tests/Simulation",

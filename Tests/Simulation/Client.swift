@@ -5,6 +5,7 @@ import HTTPTypes
 import SpoolgateCrypto
 import SpoolgateExchange
 import SpoolgatePosix
+import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
 enum Speech: Int, CaseIterable, Sendable {
@@ -120,6 +121,43 @@ final class Client {
 
     func renewToken() { serial += 1 }
 
+    /// What the web server says about its requests.
+    private var context: ExchangeContext {
+        ExchangeContext(
+            route: World.name(ofRoute: route),
+            owner: world.plan.namesOwners ? ExactText(name) : nil,
+            interimStatuses: [104],
+            remoteAddress: "192.0.2.\(name.dropFirst())"
+        )
+    }
+
+    /// Uses the upload resource of another owner, which must not exist for it.
+    func intrude(on upload: ClientUpload, at location: String, _ method: HTTPRequest.Method) {
+        var fields: HTTPFields = [.authorization: "Bearer \(token)"]
+        if let version = speech.version { fields[.uploadDraftInteropVersion] = "\(version)" }
+        if speech == .tus { fields[.sim("Tus-Resumable")] = "1.0.0" }
+        let head = RequestHead(
+            method: method,
+            target: location,
+            fields: fields,
+            contentLength: .unknown
+        )
+        world.ledger.tell("\(name): \(method.rawValue) of upload \(upload.number), a stranger's")
+        let exchange = world.conversation(head, context, content: [], end: .proper)
+        exchange.start(with: world.daemon.gateway)
+        if !world.machine.wait(.seconds(15), { exchange.isOver }) {
+            world.ledger.complain(5, "a stranger's request does not end")
+            exchange.hangUp()
+        }
+        let status = exchange.heard.final?.status.code ?? 404
+        if status != 404 {
+            world.ledger.complain(
+                4,
+                "upload \(upload.number) exists for a stranger, who hears \(status)"
+            )
+        }
+    }
+
     // MARK: Requests
 
     /// Begins a new upload.
@@ -225,11 +263,7 @@ final class Client {
                 fields: fields,
                 contentLength: !hasContent || !isLengthKnown ? .unknown : .known(Int64(end - from))
             ),
-            ExchangeContext(
-                route: World.name(ofRoute: route),
-                interimStatuses: [104],
-                remoteAddress: "192.0.2.\(name.dropFirst())"
-            ),
+            context,
             content: hasContent ? Array(upload.content[from..<stop]) : [],
             end: isPlainEnd ? .proper : fate == .proper ? .cut : fate
         )

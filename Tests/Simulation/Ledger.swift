@@ -337,9 +337,9 @@ final class Ledger: Sendable {
                 if reception.isChecked, !upload.isCleared, upload.hasPromise {
                     complain(4, "got it, although the authorizer did not allow this delivery")
                 }
-                if ![.follow(307), .notProcessed(421)].contains(meaning) {
-                    upload.isCleared = false
-                }
+                // One attempt follows a redirect, and repeats a request on a new connection.
+                let isOver = ![.follow(307), .notProcessed(421), .lost].contains(meaning)
+                if isOver { upload.isCleared = false }
                 if upload.isAccepted, state.now < upload.notBefore {
                     complain(5, "got it before the time that it had named")
                 }
@@ -399,6 +399,8 @@ final class Ledger: Sendable {
             $0.isHeld = false
             $0.refusalHeard = nil
             $0.refusedTokens = []
+            // The record keeps none that were refused, and none of requests without an attempt.
+            $0.newTokens = []
             $0.notBefore = 0
         }
     }

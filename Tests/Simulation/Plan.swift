@@ -42,6 +42,8 @@ struct Plan: Sendable {
     var routes: Int
     /// The number of daemons that use the spool at the same time.
     var daemons = 1
+    /// Whether the web server names the owner of each request.
+    var namesOwners = false
     var clients: [ClientPlan]
     var steps: [Step]
 
@@ -77,6 +79,7 @@ struct Plan: Sendable {
             clients[index].sendsDigests = clients[index].speech != .tus && random.once(in: 3)
         }
         daemons = random.once(in: 4) ? 2 : 1
+        namesOwners = random.once(in: 3)
         for index in clients.indices {
             clients[index].isFaithful = clients[index].speech != .ordinary && random.once(in: 4)
         }

@@ -502,6 +502,7 @@ final class World {
     }
 
     private func act(_ client: Client, _ random: inout SplitMix) {
+        if plan.namesOwners, random.once(in: 8) { return intrude(client, &random) }
         if client.isFaithful { return goOn(faithfully: client, &random) }
         if let call = call(of: client), random.next(3) != 0 {
             return goOn(call, client, &random)
@@ -550,6 +551,15 @@ final class World {
         let exchange = call.exchange
         machine.settle { exchange.isOver || isServiceSlow }
         noteCalls()
+    }
+
+    private func intrude(_ client: Client, _ random: inout SplitMix) {
+        let others = clients.filter { $0 !== client }.flatMap(\.uploads)
+        let known = others.compactMap { upload in upload.location.map { (upload, $0) } }
+        // nginx names an owner only after it has checked a password.
+        guard !known.isEmpty, WebServer.shared == nil else { return }
+        let (upload, location) = random.one(from: known)
+        client.intrude(on: upload, at: location, random.once(in: 2) ? .head : .delete)
     }
 
     /// The next request of a client that follows its protocol.
