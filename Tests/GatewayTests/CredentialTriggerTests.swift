@@ -296,11 +296,15 @@ struct CredentialTriggerTests {
         #expect(world.seen == ["Bearer new"])
     }
 
-    @Test("those of the last request are sent after an attempt without a response, too")
-    func held() throws {
+    @Test(
+        "an operator's requeue sends those of the last request, with and without a response",
+        arguments: ["", "HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n"]
+    )
+    func held(response: String) throws {
         let origin = try LoopbackOrigin { connection in
             guard let request = try connection.receiveRequest() else { return }
             if request.values("Authorization") != ["Bearer new"] { Issue.record("\(request)") }
+            try connection.send(response)
         }
         defer { origin.stop() }
         let test = try GatewayUnderTest(origin.target)
@@ -308,6 +312,7 @@ struct CredentialTriggerTests {
         #expect(
             test.serve(.append(location, at: 5, fields: Credentials.renewed.fields)).status == 502
         )
+        #expect(try test.withUpload(location) { $0.queue } == .hold)
         try test.withUpload(location) { try $0.requeue(at: .now) }
         try test.gateway.deliveries.startQueue()
         try test.waitUntil(location, isIn: .hold)

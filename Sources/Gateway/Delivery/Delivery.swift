@@ -264,9 +264,11 @@ package struct Delivery {
         if lacksCredentials {
             let challenges = refusal.fields[values: .wwwAuthenticate]
             try noteRefused(upload, listener.completing, challenges: challenges)
-        } else {
-            // For the queue, or after an operator's requeue.
+        } else if isQueued {
             try keepCompletion(upload, listener.completing)
+        } else {
+            // Only an operator's requeue needs them; a full disk must not prevent the change.
+            try? keepCompletion(upload, listener.completing)
         }
         let end = route.settings.queue.end(from: deliveries.clock.now)
         try upload.postpone(
@@ -306,6 +308,19 @@ package struct Delivery {
 
     private func failOver(_ upload: Upload, reason: String) throws(SpoolError) {
         try fail(upload, reason: "not delivered within queue.lifetime; last attempt: \(reason)")
+    }
+
+    /// Moves the upload to `hold` after an attempt, with the credentials of its request for an operator's requeue.
+    func hold(
+        _ upload: Upload,
+        _ cause: HoldCause,
+        reason: String,
+        response: StoredResponse? = nil,
+        completing: HTTPFields?
+    ) throws(SpoolError) {
+        // A full disk must not prevent the change.
+        try? keepCompletion(upload, completing)
+        try upload.hold(cause, reason: reason, response: response)
     }
 
     /// Moves the upload to `hold`, where it waits for an operator.

@@ -150,8 +150,7 @@ final class DeliveryAttempt {
         if AttemptFate(after: result, isRepeatable: isRepeatable, .gone) == .deferred {
             return try postpone(reason, asked: outcome.retryAfter, telling: refusal)
         }
-        try delivery.keepCompletion(upload, listener.completing)
-        try upload.hold(.indeterminate, reason: reason)
+        try hold(.indeterminate, reason)
         deliveries.holdSizes.add(upload)
         journal.indeterminate(upload, reason: reason)
         return refusal
@@ -170,6 +169,20 @@ final class DeliveryAttempt {
             asked: asked,
             telling: refusal,
             lacksCredentials: lacksCredentials
+        )
+    }
+
+    private func hold(
+        _ cause: HoldCause,
+        _ reason: String,
+        _ response: StoredResponse? = nil
+    ) throws(SpoolError) {
+        try delivery.hold(
+            upload,
+            cause,
+            reason: reason,
+            response: response,
+            completing: listener.completing
         )
     }
 
@@ -424,9 +437,8 @@ extension DeliveryAttempt: ResponseSink {
         let response = StoredResponse(head: head, content: content)
         do throws(SpoolError) {
             switch fate {
-            case .failed: try upload.hold(.failed, reason: responseReason, response: response)
-            case .heldWithResponse:
-                try upload.hold(.indeterminate, reason: responseReason, response: response)
+            case .failed: try hold(.failed, responseReason, response)
+            case .heldWithResponse: try hold(.indeterminate, responseReason, response)
             case .delivered, .refused, .held, .deferred, .deferredForClient:
                 try upload.finish(with: response)
             }

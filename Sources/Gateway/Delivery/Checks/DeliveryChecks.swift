@@ -109,7 +109,13 @@ extension Delivery {
                 lacksCredentials: true
             )
         case .failed, .heldWithResponse:
-            try upload.hold(.failed, reason: reason, response: stored)
+            try hold(
+                upload,
+                .failed,
+                reason: reason,
+                response: stored,
+                completing: listener.completing
+            )
             deliveries.holdSizes.add(upload)
             journal.failed(upload, status: status, reason: reason)
         case .delivered, .refused:
