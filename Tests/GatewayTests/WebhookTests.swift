@@ -195,11 +195,7 @@ import Testing
             isAdded.update { $0 = true }
         }
         try eventually("it has the file open") {
-            let numbers = try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd")
-            return numbers.count {
-                (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/\($0)"))
-                    == path
-            } == 2
+            OpenDescriptors.of { $0 == path }.count == 2
         }
         try FileManager.default.removeItem(atPath: path)
         holder = nil

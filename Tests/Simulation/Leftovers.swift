@@ -2,6 +2,7 @@
 
 import Foundation
 import SpoolgatePosix
+import SpoolgateTestSupport
 
 struct Leftovers {
     /// The names of threads, but for those of the test's own libraries, which have the name of the process.
@@ -13,7 +14,8 @@ struct Leftovers {
     func left(of root: String) -> [String] {
         let end = Deadline.after(.seconds(10))
         while true {
-            let left = Self.descriptors(below: root) + Self.more(Self.threads, than: threads)
+            let files = OpenDescriptors.of { $0.hasPrefix(root) }.map { "the open file \($0.path)" }
+            let left = files + Self.more(Self.threads, than: threads)
             if left.isEmpty || end.hasPassed { return left }
             SpoolgatePosix.Thread.pause(.milliseconds(2))
         }
@@ -25,17 +27,6 @@ struct Leftovers {
             guard let index = before.firstIndex(of: name) else { return "the thread \(name)" }
             before.remove(at: index)
             return nil
-        }
-    }
-
-    private static func descriptors(below root: String) -> [String] {
-        let links = "/proc/self/fd"
-        let numbers = (try? FileManager.default.contentsOfDirectory(atPath: links)) ?? []
-        return numbers.compactMap { number in
-            let path = try? FileManager.default.destinationOfSymbolicLink(
-                atPath: "\(links)/\(number)"
-            )
-            return path.flatMap { $0.hasPrefix(root) ? "the open file \($0)" : nil }
         }
     }
 

@@ -2,6 +2,7 @@
 
 import Foundation
 import SpoolgatePosix
+import SpoolgateTestSupport
 import SpoolgateUploadProtocol
 import Testing
 
@@ -55,15 +56,10 @@ struct RecoveryTests {
         let directory = TemporarySpool()
         let spool = try directory.open()
         // What is open as this directory is then none, so that root cannot read it either.
-        let descriptors = try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd")
-        let number = descriptors.first {
-            let path = "/proc/self/fd/\($0)"
-            return (try? FileManager.default.destinationOfSymbolicLink(atPath: path))
-                == "\(directory.path)/uploads/v"
-        }
+        let opened = try #require(OpenDescriptors.of { $0 == "\(directory.path)/uploads/v" }.first)
         let null = open("/dev/null", O_RDONLY | O_CLOEXEC)
         defer { close(null) }
-        try #require(dup2(null, Int32(number ?? "-1") ?? -1) >= 0)
+        try #require(dup2(null, opened.number) >= 0)
         var findings: [Recovery.Finding] = []
         let recovery = spool.recover { findings.append($0) }
         guard case .leftAlone(nil, .disk)? = findings.first, findings.count == 1 else {
