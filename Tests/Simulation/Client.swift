@@ -67,8 +67,11 @@ final class Call {
     /// The highest offset that the client had been told when it sent the request.
     let toldBefore: Int
 
+    private var status: Int? { exchange.heard.final?.status.code }
     /// Whether its content began at another offset.
-    var isMisplaced: Bool { exchange.heard.final?.status.code == 409 }
+    var isMisplaced: Bool { status == 409 }
+    /// Whether another request of the upload was still under way.
+    var isInUse: Bool { status == 423 }
 
     init(
         _ upload: ClientUpload,
@@ -131,15 +134,20 @@ final class Client {
         )
     }
 
-    /// Uses the upload resource of another owner, which must not exist for it.
-    func intrude(on upload: ClientUpload, at location: String, _ method: HTTPRequest.Method) {
+    /// The fields of all its requests.
+    private var commonFields: HTTPFields {
         var fields: HTTPFields = [.authorization: "Bearer \(token)"]
         if let version = speech.version { fields[.uploadDraftInteropVersion] = "\(version)" }
         if speech == .tus { fields[.sim("Tus-Resumable")] = "1.0.0" }
+        return fields
+    }
+
+    /// Uses the upload resource of another owner, which must not exist for it.
+    func intrude(on upload: ClientUpload, at location: String, _ method: HTTPRequest.Method) {
         let head = RequestHead(
             method: method,
             target: location,
-            fields: fields,
+            fields: commonFields,
             contentLength: .unknown
         )
         world.ledger.tell("\(name): \(method.rawValue) of upload \(upload.number), a stranger's")
@@ -208,12 +216,9 @@ final class Client {
         then fate: WebExchange.End = .proper,
         isLengthKnown: Bool = true
     ) -> Call {
-        var fields = HTTPFields()
+        var fields = commonFields
         let length = upload.content.count
-        if let version = speech.version { fields[.uploadDraftInteropVersion] = "\(version)" }
-        if speech == .tus { fields[.sim("Tus-Resumable")] = "1.0.0" }
         fields[.sim("X-Upload")] = "\(upload.number)"
-        fields[.authorization] = "Bearer \(token)"
         if isRude {
             fields[.sim("X-User")] = "admin"
             fields[.connection] = "close, X-User"
@@ -343,9 +348,6 @@ final class Client {
         guard let match = text.firstMatch(of: /"detail":"([^"]*)"/) else { return "" }
         return ": \(match.1.prefix(100))"
     }
-
-    /// Whether the response to a call says that another request of the upload is still under way.
-    static func isInUse(_ call: Call) -> Bool { call.exchange.heard.final?.status.code == 423 }
 
     private func noteFields(_ fields: HTTPFields, _ upload: ClientUpload, _ call: Call) {
         if call.purpose == .creation, let location = fields[.location] {

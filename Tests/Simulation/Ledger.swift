@@ -96,7 +96,7 @@ final class Ledger: Sendable {
         /// An operator holds it.
         var isHeld = false
         var mayBeProcessed = false
-        /// How often an upstream received it, and answered with success.
+        /// How often upstreams received it.
         var receptions = 0
         var successes = 0
         var meanings: [Meaning] = []
@@ -104,8 +104,9 @@ final class Ledger: Sendable {
         var refusedTokens: Set<String> = []
         /// The time since its client was last told that more is kept, in seconds.
         var idle: Int64 = 0
-        /// When it was created, and until when the upstream wants nothing, by the ledger's clock.
+        /// When it was created, by the ledger's clock.
         var begun: Int64 = 0
+        /// Until when the upstream wants nothing.
         var notBefore: Int64 = 0
         /// The authorizer has allowed the next delivery.
         var isCleared = false

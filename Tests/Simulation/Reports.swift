@@ -51,22 +51,23 @@ extension World {
 
     /// The list shows what clients were told is kept, at any time.
     func checkList() throws {
-        for upload in ledger.uploads where upload.hasPromise && upload.successes == 0 {
-            guard !upload.isExcused else { continue }
-            let isListed = machine.wait(.seconds(2)) {
-                // It may change its queue at this moment.
-                let all = (try? summaries(daemon.spool)) ?? []
-                return all.contains {
+        var lacking: [Ledger.Upload] = []
+        let areListed = machine.wait(.seconds(2)) {
+            // An upload may change its queue, or be delivered, at this moment.
+            let kept = ledger.uploads.filter {
+                $0.hasPromise && $0.successes == 0 && !$0.isExcused
+            }
+            let all = kept.isEmpty ? [] : (try? summaries(daemon.spool)) ?? []
+            lacking = kept.filter { upload in
+                !all.contains {
                     number(of: $0.creation) == upload.number && $0.offset >= upload.told
                 }
             }
-            if !isListed, ledger.upload(upload.number)?.successes == 0 {
-                let told = upload.told
-                ledger.complain(
-                    3,
-                    "upload \(upload.number) was kept to \(told), but is not listed so"
-                )
-            }
+            return lacking.isEmpty
+        }
+        for upload in areListed ? [] : lacking {
+            let text = "upload \(upload.number) was kept to \(upload.told), but is not listed so"
+            ledger.complain(3, text)
         }
     }
 }

@@ -106,6 +106,10 @@ final class World {
 
     var services: [Service] { upstreams + (authorizer.map { [$0] } ?? []) }
 
+    private func services(of client: Client) -> [Service] {
+        [upstreams[client.route]] + (authorizer.map { [$0] } ?? [])
+    }
+
     /// How long a partial upload is kept without a request, in seconds.
     private static let lifetime: Int64 = 86_400
 
@@ -175,14 +179,15 @@ final class World {
     }
 
     /// Each process has its own file of events.
-    static func events(of process: Int, _ machine: Machine) -> String {
-        "\(machine.root)/events-\(process)"
+    private static func own(_ settings: Settings, of process: Int, _ machine: Machine) -> Settings {
+        var settings = settings
+        settings.events.destination = .file("\(machine.root)/events-\(process)")
+        return settings
     }
 
     private static func startDaemon(_ machine: Machine, _ settings: Settings) throws -> Daemon {
         let process = machine.start()
-        var settings = settings
-        settings.events.destination = .file(events(of: process, machine))
+        let settings = own(settings, of: process, machine)
         let spool = try openSpool(machine, as: process)
         try spool.enter()
         let log = Log(Logger(label: "simulation", factory: Self.handler))
@@ -379,9 +384,7 @@ final class World {
         settings.inUseTimeout = settings.inUseTimeout == .seconds(1) ? .seconds(2) : .seconds(1)
         ledger.tell("operator: reload")
         for daemon in daemons {
-            var settings = settings
-            settings.events.destination = .file(Self.events(of: daemon.process, machine))
-            daemon.gateway.reload(settings)
+            daemon.gateway.reload(Self.own(settings, of: daemon.process, machine))
         }
     }
 
@@ -440,7 +443,7 @@ final class World {
     /// A client that comes back is not turned away because of its own request that pauses.
     private func checkTakesOver(_ call: Call) {
         let others = calls.filter { $0.call.upload === call.upload && $0.call !== call }
-        guard call.exchange.isOver, Client.isInUse(call) else { return }
+        guard call.exchange.isOver, call.isInUse else { return }
         if others.contains(where: { $0.call.exchange.isStuck }) {
             ledger.complain(5, "upload \(call.upload.number) is kept from its own client")
         }
@@ -450,9 +453,9 @@ final class World {
     private func checkIsDelivered(_ before: Ledger.Upload, of client: Client) {
         let number = before.number
         guard ledger.upload(number)?.isAccepted == true, !plan.hasInspection, !machine.isFull,
-            away.isEmpty, !daemons.contains(where: { machine.isDead($0.process) })
+            away.isEmpty
         else { return }
-        let own = [upstreams[client.route]] + (authorizer.map { [$0] } ?? [])
+        let own = services(of: client)
         let tokens = ledger.upload(number)?.tokens ?? []
         guard own.allSatisfy({ service in tokens.allSatisfy { service.isWell(for: $0) } }) else {
             return
@@ -468,7 +471,7 @@ final class World {
 
     /// A request waits for its client and for its own services, and not for those of another route.
     private func checkIsNotDelayed(_ call: Call, of client: Client) {
-        let own = [upstreams[client.route]] + (authorizer.map { [$0] } ?? [])
+        let own = services(of: client)
         let exchange = call.exchange
         let isFree = machine.wait(.seconds(15)) {
             exchange.isOver || exchange.isStuck || own.contains { $0.isSlow }
