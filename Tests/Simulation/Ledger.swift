@@ -1,15 +1,6 @@
 // The ledger: what each client sent and heard, what each service received and meant, and what the operator did.
 //
-// Only the neighbours write it. It knows nothing of states, files or code. The laws, by number:
-//
-//  1. Conservation: content that a client was told is kept is delivered in the end, or its client heard a final refusal
-//     that a neighbour gave, or a person removed it.
-//  2. At most once: content that may have been processed, and may not be repeated, reaches an upstream again only by
-//     command.
-//  3. Truth: success and final refusals are heard only if a neighbour gave them; no offset goes back.
-//  4. Whose: an upstream gets a client's own content, owner and credentials, and no credentials that it refused before.
-//  5. Liveness: when all neighbours are well, every upload ends.
-//  6. Cleanliness: nothing is left at the end.
+// Only the neighbours write it. It knows nothing of states, files or code. README.md has the laws, by number.
 
 import SpoolgatePosix
 
