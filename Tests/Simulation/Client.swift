@@ -264,7 +264,7 @@ final class Client {
         let exchange = world.conversation(
             RequestHead(
                 method: method,
-                target: purpose == .creation ? "/files" : upload.location ?? "/nowhere",
+                target: purpose == .creation ? "/files?\(upload.number)" : upload.location ?? "/nowhere",
                 fields: fields,
                 contentLength: !hasContent || !isLengthKnown ? .unknown : .known(Int64(end - from))
             ),
@@ -376,7 +376,7 @@ final class Client {
         case 200, 204:
             noteFields(fields, upload, call)
             if speech.takesOffsetForSuccess, upload.offset == upload.content.count {
-                succeed(upload)
+                succeed(upload, call)
             }
         case 404:
             world.ledger.heardGone(upload.number)
@@ -391,7 +391,7 @@ final class Client {
         upload.hasEnded = true
         switch status {
         case 202: world.ledger.heardAccepted(upload.number)
-        case 200..<300: world.ledger.heardSuccess(upload.number)
+        case 200..<300: world.ledger.heardSuccess(upload.number, wasKept: false)
         default: break
         }
     }
@@ -411,14 +411,14 @@ final class Client {
         case 200..<300:
             if speech == .tus {
                 noteFields(fields, upload, call)
-                if upload.offset == upload.content.count { succeed(upload) }
+                if upload.offset == upload.content.count { succeed(upload, call) }
             } else if isEnd == true {
                 upload.location = fields[.location] ?? upload.location
-                succeed(upload)
+                succeed(upload, call)
             } else {
                 noteFields(fields, upload, call)
                 if speech.takesOffsetForSuccess, upload.offset == upload.content.count {
-                    succeed(upload)
+                    succeed(upload, call)
                 }
             }
         case 404 where call.purpose == .append:
@@ -452,12 +452,12 @@ final class Client {
         }
     }
 
-    private func succeed(_ upload: ClientUpload) {
+    private func succeed(_ upload: ClientUpload, _ call: Call) {
         upload.hasEnded = true
         if world.acceptsAtOnce {
             world.ledger.heardAccepted(upload.number)
         } else {
-            world.ledger.heardSuccess(upload.number)
+            world.ledger.heardSuccess(upload.number, wasKept: call.toldBefore > 0)
         }
     }
 

@@ -49,6 +49,10 @@ struct Reception: Sendable {
     var user: [String]?
     var content: [UInt8]
     var isWhole: Bool
+    /// The value of `Idempotency-Key`.
+    var key: String?
+    /// How often the inspection has passed the upload; nil if there is none.
+    var passes: Int?
     /// Whether the authorizer decides about each delivery, and is asked about one now.
     var isChecked = false
     var isBeforeDelivery = false
@@ -78,6 +82,8 @@ final class Ledger: Sendable {
         var told = 0
         var isAccepted = false
         var isSuccessHeard = false
+        /// Its client heard success after it was told that something is kept, and no later power failure may hide it.
+        var isSuccessKept = false
         var refusalHeard: Int?
         /// The client heard that the outcome is unknown, or that the delivery failed.
         var isUnknownHeard = false
@@ -101,6 +107,10 @@ final class Ledger: Sendable {
         var notBefore: Int64 = 0
         /// The authorizer has allowed the next delivery.
         var isCleared = false
+        /// How often the inspection had passed it before its next delivery.
+        var passes = 0
+        /// The key of the first request that an upstream received.
+        var key: String?
         /// No request came for longer than partial uploads are kept.
         var mayHaveExpired = false
         /// A crash, or an error of the disk, could change what the gateway knows.
@@ -127,6 +137,7 @@ final class Ledger: Sendable {
         var inspectionRefuses = false
         var lifetime = Int64.max
         var isDiskFull = false
+        var honoursKeys = false
         var uploads: [Int: Upload] = [:]
         var story: [String] = []
         var complaints: [String] = []
@@ -216,10 +227,12 @@ final class Ledger: Sendable {
         }
     }
 
-    func heardSuccess(_ number: Int) {
+    /// `wasKept` says whether the client had been told that content is kept.
+    func heardSuccess(_ number: Int, wasKept: Bool) {
         state.update { state in
             guard var upload = state.uploads[number] else { return }
             upload.isSuccessHeard = true
+            upload.isSuccessKept = wasKept
             if upload.successes == 0 {
                 Self.complain(
                     &state,
@@ -331,6 +344,12 @@ final class Ledger: Sendable {
                 }
                 // One attempt follows a redirect, and repeats a request on a new connection.
                 let isOver = ![.follow(307), .notProcessed(421), .lost].contains(meaning)
+                if let passes = reception.passes {
+                    if passes <= upload.passes {
+                        complain(4, "got it, although the inspection did not pass this delivery")
+                    }
+                    if isOver { upload.passes = passes }
+                }
                 if isOver { upload.isCleared = false }
                 if upload.isAccepted, state.now < upload.notBefore {
                     complain(5, "got it before the time that it had named")
@@ -341,7 +360,11 @@ final class Ledger: Sendable {
             // A second 421 is final.
             let isFinal = meaning == .notProcessed(421) && upload.meanings.contains(meaning)
             upload.meanings.append(isFinal ? .refusal(421) : meaning)
-            if !reception.isQuestion { note(reception, meaning, &upload, complain) }
+            if !reception.isQuestion {
+                let isSame = upload.key != nil && upload.key == reception.key
+                let mayRepeat = upload.isRepeatable || state.honoursKeys && isSame
+                note(reception, meaning, &upload, mayRepeat, complain)
+            }
             state.uploads[number] = upload
         }
     }
@@ -350,9 +373,11 @@ final class Ledger: Sendable {
         _ reception: Reception,
         _ meaning: Meaning,
         _ upload: inout Upload,
+        _ mayRepeat: Bool,
         _ complain: (Int, String) -> Void
     ) {
         upload.receptions += 1
+        upload.key = upload.key ?? reception.key
         if let user = reception.user, user != [upload.owner] {
             complain(4, "got \(user) as the user, who is \(upload.owner)")
         }
@@ -372,10 +397,10 @@ final class Ledger: Sendable {
         if upload.hasWrongDigest { complain(4, "got it, although its digest is wrong") }
         if upload.isRemoved { complain(3, "got it after an operator purged it") }
         if upload.isHeld { complain(2, "got it while an operator held it") }
-        if upload.mayBeProcessed, !upload.isRepeatable {
+        if upload.mayBeProcessed, !mayRepeat {
             complain(2, "got it again, which may have been processed")
         }
-        if upload.refusalHeard != nil, !upload.isRepeatable || meaning == .success {
+        if upload.refusalHeard != nil, !mayRepeat || meaning == .success {
             complain(3, "got it after its client heard a final refusal")
         }
         if meaning.mayBeProcessed { upload.mayBeProcessed = true }
@@ -396,6 +421,9 @@ final class Ledger: Sendable {
             $0.notBefore = 0
         }
     }
+
+    /// Whether the application processes no second request with the same key.
+    func honoursKeys(_ isHonoured: Bool) { state.update { $0.honoursKeys = isHonoured } }
 
     /// Something happened that may change the outcome of every upload that has not ended.
     func hasTrouble() {
@@ -461,11 +489,19 @@ final class Ledger: Sendable {
     }
 
     /// What nobody was told that it is kept may be as it was before: its cancellation and its refusal, too.
-    func lostPower() {
+    ///
+    /// If `isKept` is false, this applies to all uploads.
+    func lostPower(isKept: Bool) {
         state.update { state in
-            for (number, upload) in state.uploads where !upload.hasPromise {
+            for (number, upload) in state.uploads where !isKept || !upload.hasPromise {
                 state.uploads[number]?.isCancelled = false
                 state.uploads[number]?.refusalHeard = nil
+                guard !isKept else { continue }
+                state.uploads[number]?.told = 0
+                state.uploads[number]?.isSuccessKept = false
+                state.uploads[number]?.mayBeProcessed = false
+                state.uploads[number]?.isHeld = false
+                state.uploads[number]?.isRemoved = false
             }
         }
     }

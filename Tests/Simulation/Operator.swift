@@ -14,8 +14,9 @@ import SpoolgateUploadProtocol
 
 extension World {
     func operate(_ random: inout SplitMix) throws {
-        if random.once(in: 8) { return reload() }
+        if random.once(in: 8) { return reload(ignoresKeys: random.once(in: 2)) }
         let all = try summaries(daemon.spool)
+        if random.once(in: 8) { return tryElsewhere(all.first) }
         guard !all.isEmpty else { return }
         let summary = all[random.next(all.count)]
         switch random.next(5) {
@@ -71,6 +72,14 @@ extension World {
             try upload.requeue(at: machine.clock.now)
             return true
         }
+    }
+
+    /// A command in a container, which sees another boot than the daemons, may not change anything.
+    private func tryElsewhere(_ summary: UploadSummary?) {
+        guard let spool = try? openCommandSpool(boot: "elsewhere"), let summary else { return }
+        let isRefused = (try? spool.checkBoot()) == nil
+        ledger.tell("operator: a command in a container\(isRefused ? " is refused" : "")")
+        if !isRefused { (try? spool.tryLock(summary.id))?.unlock() }
     }
 
     private func purge(_ summary: UploadSummary) throws {

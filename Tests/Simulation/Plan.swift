@@ -44,6 +44,10 @@ struct Plan: Sendable {
     var daemons = 1
     /// Whether the web server names the owner of each request.
     var namesOwners = false
+    /// Whether what is kept survives a power failure.
+    var survivesPowerFailure = true
+    /// Whether the application processes no second request with the same `Idempotency-Key`.
+    var honoursKeys = false
     var clients: [ClientPlan]
     var steps: [Step]
 
@@ -83,6 +87,9 @@ struct Plan: Sendable {
         for index in clients.indices {
             clients[index].isFaithful = clients[index].speech != .ordinary && random.once(in: 4)
         }
+        // What is accepted must survive it.
+        survivesPowerFailure = acceptsAtOnce || !random.once(in: 4)
+        honoursKeys = random.once(in: 4)
     }
 
     /// The same world with these steps only.

@@ -10,7 +10,7 @@ import SpoolgateTestSupport
 /// How a service treats a request.
 enum Manner: String, CaseIterable, Sendable {
     // Answers.
-    case accept, acceptWithInterim, ownRedirect, refuse, unauthorized, loginElsewhere
+    case accept, acceptWithInterim, acceptAtLength, ownRedirect, refuse, unauthorized, loginElsewhere
     case busy, tooEarly, unavailable, requestTimeout, locked, noRoom, badGateway
     case follow, followElsewhere, misdirected
     // Failures.
@@ -34,6 +34,8 @@ final class Service: Sendable {
         var expired: Set<String> = []
         var checksTokens = false
         var expectsUser = false
+        /// The file with one line for each run of the inspection.
+        var inspections: String?
     }
 
     let name: String
@@ -100,6 +102,16 @@ final class Service: Sendable {
     /// An authorizer sets the user.
     func expectUser() { state.update { $0.expectsUser = true } }
 
+    /// An inspection precedes each delivery.
+    func readInspections(_ path: String) { state.update { $0.inspections = path } }
+
+    private func passes(_ number: Int) -> Int? {
+        state.updateQuietly { $0.inspections }.map { path in
+            let lines = (try? String(contentsOfFile: path, encoding: .utf8)) ?? ""
+            return lines.split(separator: "\n").count { $0 == "\(number) 0" }
+        }
+    }
+
     /// Open connections stay.
     func setAway(_ isAway: Bool) {
         let away = "\(path).away"
@@ -134,6 +146,8 @@ final class Service: Sendable {
             isQuestion: isAuthorizer
         )
         reception.isChecked = state.updateQuietly { $0.expectsUser }
+        reception.key = request.values("Idempotency-Key").first
+        reception.passes = passes(reception.number)
         reception.isBeforeDelivery = request.values("Spoolgate-Event") == ["delivery"]
         if manner == .cutRequest || manner == .refuseUnread {
             let length = request.values("Content-Length").first.flatMap { Int($0) } ?? 0
@@ -196,6 +210,15 @@ final class Service: Sendable {
         case .acceptWithInterim:
             try connection.send("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")
             return try accept(reception, request, manner, connection)
+        case .acceptAtLength:
+            if isAuthorizer { return try accept(reception, request, manner, connection) }
+            note(reception, manner, .success)
+            try connection.send("HTTP/1.1 201 Created\r\nContent-Length: 2000\r\n\r\n")
+            try connection.send([UInt8](repeating: 33, count: 1500))
+            // Longer than libcurl waits before it reports progress.
+            SpoolgatePosix.Thread.pause(.milliseconds(250))
+            try connection.send([UInt8](repeating: 33, count: 500))
+            return true
         case .closesLater:
             _ = try accept(reception, request, manner, connection)
             _ = connection.receive(atMost: 1)
@@ -216,7 +239,9 @@ final class Service: Sendable {
             return try tell(.login, "401 Unauthorized", ["WWW-Authenticate: Bearer"])
         case .loginElsewhere:
             let place = ["Location: https://login.example/?next=x"]
-            let isRepeatable = request.method == "PUT" && request.values("If-None-Match").isEmpty
+            let isRepeatable =
+                request.method == "PUT" && request.values("If-None-Match").isEmpty
+                || reception.key != nil
             if isAuthorizer || isRepeatable {
                 return try tell(.login, "302 Found", place)
             }

@@ -85,11 +85,14 @@ final class World {
         settings = try Self.settings(plan, upstreams, authorizer, machine)
         if plan.hasInspection {
             try "0\n".write(toFile: Self.verdict(machine), atomically: true, encoding: .utf8)
+            let log = Self.inspected(machine)
+            for upstream in upstreams { upstream.readInspections(log) }
         }
         daemons = try (0..<plan.daemons).map { [machine, settings] _ in
             try Self.startDaemon(machine, settings)
         }
         ledger.setLifetime(Self.lifetime)
+        ledger.honoursKeys(plan.honoursKeys)
         clients = plan.clients.enumerated().map { Client($1, $0, self) }
     }
 
@@ -114,6 +117,9 @@ final class World {
     private static let lifetime: Int64 = 86_400
 
     private static func verdict(_ machine: Machine) -> String { "\(machine.root)/verdict" }
+
+    /// One line for each run of the inspection: the upload's number and the exit status.
+    private static func inspected(_ machine: Machine) -> String { "\(machine.root)/inspected" }
 
     private static func settings(
         _ plan: Plan,
@@ -154,11 +160,16 @@ final class World {
         route.limits.minSize = 0
         route.limits.maxAge = lifetime
         route.reply = plan.acceptsAtOnce ? .accepted : .upstream
+        route.promise = plan.survivesPowerFailure ? .powerCut : .process
+        route.honoursIdempotencyKey = plan.honoursKeys
+        // Less than one manner of services sends.
+        route.maxResponseSize = 1000
         if let authorizer {
             route.authorization.url = try ServiceURL("unix:\(authorizer.path):/check")
         }
         if plan.hasInspection {
-            let script = "read v < \(verdict(machine)); exit $v"
+            let script =
+                "read v < \(verdict(machine)); echo ${SPOOLGATE_TARGET#*\\?} $v >> \(inspected(machine)); exit $v"
             route.inspection.command = ["/bin/sh", "-c", script, "inspect"]
         }
         return route
@@ -166,13 +177,17 @@ final class World {
 
     // MARK: Daemons
 
-    private static func openSpool(_ machine: Machine, as process: Int) throws -> Spool {
+    private static func openSpool(
+        _ machine: Machine,
+        as process: Int,
+        boot: String? = nil
+    ) throws -> Spool {
         try Spool(
             directory: "\(machine.root)/spool",
             reserve: 0,
             disk: machine.disk(of: process),
             clock: machine.clock,
-            writer: machine.boot,
+            writer: boot ?? machine.boot,
             runBeside: { $0() },
             settling: .zero
         )
@@ -204,8 +219,9 @@ final class World {
             ? StreamLogHandler.standardOutput(label: label) : SwiftLogNoOpLogHandler(label)
     }
 
-    func openCommandSpool() throws -> Spool {
-        try Self.openSpool(machine, as: machine.start())
+    /// `boot` is what the process sees as the identity of the boot; nil for the true one.
+    func openCommandSpool(boot: String? = nil) throws -> Spool {
+        try Self.openSpool(machine, as: machine.start(), boot: boot)
     }
 
     /// Ends what the driver has made worse.
@@ -240,15 +256,32 @@ final class World {
         ledger.crashed()
         if let seed {
             try machine.cutPower(seed)
-            ledger.lostPower()
+            ledger.lostPower(isKept: plan.survivesPowerFailure)
         }
         try startAgain(victims)
     }
 
-    /// SIGTERM: as `serve` does, a daemon releases its uploads, lets the rest end, and leaves the spool.
     private func restart() throws {
         ledger.tell("a daemon stops and starts again")
         let victim = daemon
+        if try stop(victim) { try startAgain([victim]) } else { try crash() }
+    }
+
+    /// The machine starts again in an orderly way.
+    private func reboot(_ seed: UInt64) throws {
+        ledger.tell("the machine is restarted")
+        let victims = daemons
+        for victim in victims {
+            guard try !machine.isFull && stop(victim) else { return try crash(losingPower: seed) }
+        }
+        // Nothing is lost that was not durable.
+        try machine.cutPower(seed)
+        try startAgain(victims)
+    }
+
+    /// SIGTERM: as `serve` does, a daemon releases its uploads, lets the rest end, makes them durable, and leaves the
+    /// spool; false if a request does not end in time.
+    private func stop(_ victim: Daemon) throws -> Bool {
         _ = victim.gateway.deliveries.stopQueue(until: .after(.zero))
         victim.spool.requestReleaseOfAll()
         for service in services { service.open() }
@@ -258,13 +291,13 @@ final class World {
             calls.allSatisfy { $0.call.process != victim.process || $0.call.exchange.isOver }
         }
         noteCalls()
-        if !isDrained { return try crash() }
+        if !isDrained { return false }
         // What a full disk could not store is forgotten.
         if machine.isFull { ledger.crashed() }
-        try end([victim])
+        try end([victim]) { try? $0.makeAllDurable() }
         // Its upkeep thread ends with it.
         machine.kill(victim.process)
-        try startAgain([victim])
+        return true
     }
 
     private func startAgain(_ victims: [Daemon]) throws {
@@ -278,7 +311,7 @@ final class World {
     }
 
     /// Waits until all threads of the daemons have ended.
-    private func end(_ victims: [Daemon]) throws {
+    private func end(_ victims: [Daemon], beforeLeaving: (Spool) -> Void = { _ in }) throws {
         let processes = Set(victims.map(\.process))
         let theirs = calls.filter { processes.contains($0.call.process) }
         for (call, _) in theirs { call.exchange.hangUp() }
@@ -291,6 +324,7 @@ final class World {
             if victim.gateway.deliveries.stopQueue(until: .after(.seconds(20))) != 0 {
                 ledger.complain(5, "deliveries do not end")
             }
+            beforeLeaving(victim.spool)
             victim.spool.leave()
             for fault in victim.front?.close() ?? [] { ledger.complain(3, fault) }
             reports.add(victim.gateway.metrics)
@@ -378,11 +412,17 @@ final class World {
         if seconds > Self.lifetime { daemon.gateway.deliveries.removeOld(in: Retention.queues) }
     }
 
-    /// The operator changes settings that change no outcome.
-    func reload() {
+    /// The operator changes settings that change no outcome, or learns that the application ignores keys.
+    func reload(ignoresKeys: Bool) {
+        if ignoresKeys {
+            for name in settings.routes.keys {
+                settings.routes[name]?.honoursIdempotencyKey = false
+            }
+            ledger.honoursKeys(false)
+        }
         settings.interim.heartbeat = settings.interim.heartbeat == .zero ? .nanoseconds(1) : .zero
         settings.inUseTimeout = settings.inUseTimeout == .seconds(1) ? .seconds(2) : .seconds(1)
-        ledger.tell("operator: reload")
+        ledger.tell("operator: reload\(ignoresKeys ? ", and keys are ignored from now on" : "")")
         for daemon in daemons {
             daemon.gateway.reload(Self.own(settings, of: daemon.process, machine))
         }
@@ -404,9 +444,10 @@ final class World {
     }
 
     private func changeMachine(_ random: inout SplitMix) throws {
-        switch random.next(7) {
+        switch random.next(8) {
         case 0, 1: try crash()
         case 6: try restart()
+        case 7: try reboot(random.next())
         case 2: try crash(losingPower: random.next())
         case 3:
             setDiskFull(!machine.isFull)
