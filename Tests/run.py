@@ -34,7 +34,7 @@ SWEEP = "FaultTests.FaultSweep"
 # only the time of a run; `slowest` in its summary shows what belongs here.
 LONG = ["GatewayTests.QueueTests"] + ["EndToEndTests.%sTests" % name for name in (
     "Page", "Probe", "MakeRun", "TusClient", "Engine", "Outcome", "ProxyRecipe", "HostileDirectory", "CheckLive",
-    "PageModule", "Client", "Interim", "Race", "Kill", "LaneKill", "Scale", "Progress", "Script", "QueueKill")] + [
+    "PageModule", "Client", "Interim", "Race", "Kill", "LaneKill", "Scale", "Progress", "Script")] + [
     "UpstreamTests.NeighbourTests", "FastCGIFrontTests.FrontTests", "GatewayTests.GateTests", "FaultTests.LieTests",
     "GatewayTests.CostTests", "GatewayTests.FailingRouteTests"]
 # Of the other suites, those of these targets begin first, because they wait most of their time.
