@@ -24,6 +24,8 @@ final class Daemon {
     let gateway: Gateway
     /// nil without real sockets.
     let front: Front?
+    /// All its threads have ended.
+    var hasEnded = false
     private let isWatching = Monitor(true)
 
     init(process: Int, spool: Spool, gateway: Gateway, front: Front?) throws {
@@ -319,7 +321,8 @@ final class World {
         let areOver = machine.wait(.seconds(20)) { theirs.allSatisfy { $0.call.exchange.isOver } }
         if !areOver { ledger.complain(5, "requests do not end after their clients have left") }
         noteCalls()
-        for victim in victims {
+        for victim in victims where !victim.hasEnded {
+            victim.hasEnded = true
             victim.stopWatching()
             if victim.gateway.deliveries.stopQueue(until: .after(.seconds(20))) != 0 {
                 ledger.complain(5, "deliveries do not end")
