@@ -245,6 +245,12 @@ struct OutcomeTests {
         let whole = test.serve(.creation())
         #expect(whole.status == 307)
         #expect(whole[.uploadComplete] == "?1")
+        // A client that missed it has nothing left to send, and would follow it without content.
+        let resource = try #require(whole.interims.first?.fields[.location])
+        let again = test.serve(.append(resource, at: 5))
+        #expect(again.status == 424)
+        #expect(again[.uploadComplete] == "?1")
+        #expect(again[.proxyStatus]?.contains("received-status=307") == true)
     }
 
     @Test("two redirects are followed and no third; the loop is reported")

@@ -74,6 +74,18 @@ package struct FinalHead: Sendable, Equatable {
     /// Returns a head without the protocol's fields, for a client that does not use the protocol.
     package static func ordinary(_ head: ResponseHead) -> FinalHead { FinalHead(head: head) }
 
+    /// Returns the head for a client that has sent only the rest of the content.
+    ///
+    /// 307 and 308, which ask for the same request elsewhere (RFC 9110 §15.4.8), become 424, because the client would
+    /// repeat its request with the rest alone.
+    package func toRest() -> FinalHead {
+        guard [307, 308].contains(head.status.code) else { return self }
+        var final = self
+        final.head.fields.tellReceived(head.status)
+        final.head.status = .failedDependency
+        return final
+    }
+
     /// Returns the whole response, with `content` if `hasContent` is true.
     package func answer(with content: [UInt8]) -> Response {
         Response(head, content: hasContent ? content : [])

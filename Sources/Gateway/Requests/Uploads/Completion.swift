@@ -99,6 +99,6 @@ extension UploadOperation {
             offset: offset,
             location: locationOfCreation
         )
-        exchange.answer(final.answer(with: response.content ?? []))
+        exchange.answer((isCreation ? final : final.toRest()).answer(with: response.content ?? []))
     }
 }
