@@ -4,7 +4,8 @@
 Usage: mutants.py [all | NAME...]
 
 Works in a copy of the sources with a build of its own (.build/mutants). MUTANT_SECONDS is the time for each fault
-(default 600), SWIFT_BUILD the command that builds (default "swift build").
+(default 600), REPLAYS how often the world that found it is played again (default 10), SWIFT_BUILD the command that
+builds (default "swift build").
 """
 
 import os
@@ -75,6 +76,11 @@ def build():
     return None
 
 
+def simulate(environment):
+    return run([TEST, "--testing-library", "swift-testing", "--filter", r"^SimulationTests\."],
+               env=dict(os.environ, **environment)).stdout
+
+
 def find(patch, seconds):
     head = patch.read_text().splitlines()[0]
     mode, _, sentence = head.partition(": ")
@@ -88,14 +94,15 @@ def find(patch, seconds):
         if error:
             return False, f"the fault does not build:\n{error}"
         begun = time.monotonic()
-        environment = dict(os.environ, SIMULATION_SECONDS=str(seconds), SIMULATION_FIND="1", **MODES[mode])
-        done = run([TEST, "--testing-library", "swift-testing", "--filter", r"^SimulationTests\."],
-                   env=environment)
-        found = re.search(r"simulation: seed (\d+) breaks (.*)", done.stdout)
+        output = simulate(dict(MODES[mode], SIMULATION_SECONDS=str(seconds), SIMULATION_FIND="1"))
+        found = re.search(r"simulation: seed (\d+) breaks (law \d)(.*)", output)
         took = time.monotonic() - begun
         if found is None:
-            return False, f"NOT FOUND in {took:.0f} s\n{done.stdout[-300:]}"
-        return True, f"found by seed {found[1]} in {took:.1f} s: {found[2]}"
+            return False, f"NOT FOUND in {took:.0f} s\n{output[-300:]}"
+        replays = int(os.environ.get("REPLAYS", "10"))
+        again = sum(found[2] in simulate(dict(MODES[mode], SIMULATION_SEED=found[1])) for _ in range(replays))
+        text = f"seed {found[1]}, {took:.1f} s, again in {again} of {replays}: {found[2]}{found[3]}"
+        return True, text
     finally:
         run(["patch", "-R", "-p1", "--no-backup-if-mismatch", "-i", str(patch)])
 
