@@ -63,12 +63,14 @@ extension Spool {
     }
 
     private func makeDaemonFile() throws(SystemError) -> (String, OpenFile) {
+        var name = isShared ? writer : TemporaryName.next()
         while true {
-            let name = isShared ? writer : TemporaryName.next()
             let made = try disk.create(name, in: layout.daemons)
             let file = OpenFile(made, name, in: layout.daemons)
             // Before the file is locked, another daemon may take it for a crashed daemon's and remove it.
             if try file.tryLock(), try file.status().names > 0 { return (name, file) }
+            // The other daemon removes it after its recovery.
+            name = node.map(Writer.process) ?? TemporaryName.next()
         }
     }
 
