@@ -173,9 +173,11 @@ struct UploadFiles {
         if isForeign, repair.keepsUpload { try record.restoreName() }
         if repair == .forget, !spool.isRecovering { throw .unrecovered(id) }
         try apply(repair, loaded.creation)
-        // The process that checked the content is the writer from now on.
+        // The process that checked the content is the writer from now on. Complete content never changes, and the time
+        // of a write would restart the client's pause.
+        let isComplete = state.queue == .deferred && state.durable == content.size
         if isForeign, state.writer != spool.writer, [.incoming, .deferred].contains(state.queue),
-            repair != .forget
+            repair != .forget, !isComplete
         {
             // In a shared spool, the last writer may still be running, and must not trust later content as its own.
             try record.write(durably: spool.isShared) { _ in }
