@@ -42,6 +42,8 @@ struct Plan: Sendable {
     var routes: Int
     /// The number of daemons that use the spool at the same time.
     var daemons = 1
+    /// Whether two processes start at once on an empty directory.
+    var hasTwinStart = false
     /// Whether the web server names the owner of each request.
     var namesOwners = false
     /// Whether what is kept survives a power failure.
@@ -90,6 +92,7 @@ struct Plan: Sendable {
         // What is accepted must survive it.
         survivesPowerFailure = acceptsAtOnce || !random.once(in: 4)
         honoursKeys = random.once(in: 4)
+        hasTwinStart = daemons > 1 && random.once(in: 4)
     }
 
     /// The same world with these steps only.

@@ -339,6 +339,7 @@ final class World {
     /// Returns the broken laws.
     func run() throws -> [String] {
         defer { for service in services { service.stop() } }
+        if plan.hasTwinStart { try startTwins() }
         for step in plan.steps {
             try perform(step)
             noteCalls()
