@@ -23,6 +23,8 @@ final class Machine: Sendable {
         var lost: Set<Int> = []
         /// The files into which nginx writes, and their sizes that `files` knows.
         var lent: [Int32: Int64] = [:]
+        /// By inode number: the process that made a file, until another one writes it.
+        var makers: [UInt64: Int] = [:]
     }
 
     let root: String
@@ -55,13 +57,18 @@ final class Machine: Sendable {
         Disk { call, subject throws(SystemError) in
             try self.check(call, subject, process)
         } witness: { effect in
-            self.stamp(effect)
+            self.stamp(effect, by: process)
             self.noteLent()
             self.state.updateQuietly { state in
                 // A process that died in the middle of a call may end it after the power failed.
                 if !state.lost.contains(process) { state.files.note(effect) }
             }
         }
+    }
+
+    /// Whether only this process has written the file.
+    func isMaker(_ process: Int, of inode: UInt64) -> Bool {
+        state.updateQuietly { $0.makers[inode] == process }
     }
 
     /// Until `endLoan`, nginx writes into a file; returns a descriptor of it.
@@ -141,12 +148,19 @@ final class Machine: Sendable {
         }
     }
 
-    /// Gives a changed file the simulated time.
-    private func stamp(_ effect: Disk.Effect) {
+    /// Gives a changed file the simulated time, and notes its maker.
+    private func stamp(_ effect: Disk.Effect, by process: Int) {
         switch effect {
         case .created(let file, _), .wrote(let file, _, _), .truncated(let file, _):
             let time = timespec(tv_sec: Int(state.updateQuietly { $0.wall }), tv_nsec: 0)
             _ = futimens(file, [time, time])
+            var status = stat()
+            fstat(file, &status)
+            let inode = UInt64(status.st_ino)
+            state.updateQuietly { state in
+                if case .created = effect { state.makers[inode] = process }
+                if state.makers[inode] != process { state.makers[inode] = nil }
+            }
         case .createdEmpty, .madeDirectory, .synced, .syncedDirectory, .syncedFileSystem, .linked,
             .renamed, .unlinked:
             break

@@ -103,6 +103,7 @@ extension World {
             ledger.complain(5, "requests do not end after their clients have left")
         }
         noteCalls()
+        awaitRecords()
         // A client cannot continue what an operator holds.
         for summary in try summaries(daemon.spool) { try requeue(summary.id, ifHeld: true) }
         passLong()

@@ -44,6 +44,8 @@ struct Plan: Sendable {
     var daemons = 1
     /// Whether two processes start at once on an empty directory.
     var hasTwinStart = false
+    /// Whether the daemons are nodes that share the spool, as on CephFS.
+    var sharesSpool = false
     /// Whether the web server names the owner of each request.
     var namesOwners = false
     /// Whether what is kept survives a power failure.
@@ -93,6 +95,7 @@ struct Plan: Sendable {
         survivesPowerFailure = acceptsAtOnce || !random.once(in: 4)
         honoursKeys = random.once(in: 4)
         hasTwinStart = daemons > 1 && random.once(in: 4)
+        sharesSpool = daemons > 1 && survivesPowerFailure && random.once(in: 2)
     }
 
     /// The same world with these steps only.

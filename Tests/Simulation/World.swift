@@ -68,6 +68,8 @@ final class World {
     private var lastNumber = 0
     private var away: Set<String> = []
     private var settings: Settings
+    /// Whether records look empty.
+    let hiding = Monitor(false)
 
     init(_ plan: Plan) throws {
         self.plan = plan
@@ -91,7 +93,7 @@ final class World {
             for upstream in upstreams { upstream.readInspections(log) }
         }
         daemons = try (0..<plan.daemons).map { [machine, settings] _ in
-            try Self.startDaemon(machine, settings)
+            try Self.startDaemon(plan, machine, settings)
         }
         ledger.setLifetime(Self.lifetime)
         ledger.honoursKeys(plan.honoursKeys)
@@ -180,6 +182,7 @@ final class World {
     // MARK: Daemons
 
     private static func openSpool(
+        _ plan: Plan,
         _ machine: Machine,
         as process: Int,
         boot: String? = nil
@@ -189,9 +192,9 @@ final class World {
             reserve: 0,
             disk: machine.disk(of: process),
             clock: machine.clock,
-            writer: boot ?? machine.boot,
-            runBeside: { $0() },
-            settling: .zero
+            node: plan.sharesSpool ? "n\(process)" : nil,
+            writer: plan.sharesSpool ? nil : boot ?? machine.boot,
+            runBeside: { $0() }
         )
     }
 
@@ -202,10 +205,14 @@ final class World {
         return settings
     }
 
-    private static func startDaemon(_ machine: Machine, _ settings: Settings) throws -> Daemon {
+    private static func startDaemon(
+        _ plan: Plan,
+        _ machine: Machine,
+        _ settings: Settings
+    ) throws -> Daemon {
         let process = machine.start()
         let settings = own(settings, of: process, machine)
-        let spool = try openSpool(machine, as: process)
+        let spool = try openSpool(plan, machine, as: process)
         try spool.enter()
         let log = Log(Logger(label: "simulation", factory: Self.handler))
         let gateway = Gateway(settings: settings, spool: spool, log: log)
@@ -223,7 +230,7 @@ final class World {
 
     /// `boot` is what the process sees as the identity of the boot; nil for the true one.
     func openCommandSpool(boot: String? = nil) throws -> Spool {
-        try Self.openSpool(machine, as: machine.start(), boot: boot)
+        try Self.openSpool(plan, machine, as: machine.start(), boot: boot)
     }
 
     /// Ends what the driver has made worse.
@@ -250,6 +257,7 @@ final class World {
     /// A daemon crashes, or the power fails, and others start.
     private func crash(losingPower seed: UInt64? = nil) throws {
         ledger.tell(seed == nil ? "a daemon crashes and starts again" : "the power fails")
+        awaitRecords()
         let victims = seed == nil ? [daemon] : daemons
         for victim in victims { machine.kill(victim.process) }
         ledger.hasTrouble()
@@ -259,6 +267,8 @@ final class World {
         if let seed {
             try machine.cutPower(seed)
             ledger.lostPower(isKept: plan.survivesPowerFailure)
+        } else if plan.sharesSpool {
+            try hideRecords(of: victims[0])
         }
         try startAgain(victims)
     }
@@ -276,6 +286,7 @@ final class World {
         for victim in victims {
             guard try !machine.isFull && stop(victim) else { return try crash(losingPower: seed) }
         }
+        awaitRecords()
         // Nothing is lost that was not durable.
         try machine.cutPower(seed)
         try startAgain(victims)
@@ -307,7 +318,7 @@ final class World {
         setDiskFull(false)
         for victim in victims {
             guard let index = daemons.firstIndex(where: { $0 === victim }) else { continue }
-            daemons[index] = try Self.startDaemon(machine, settings)
+            daemons[index] = try Self.startDaemon(plan, machine, settings)
         }
         tick()
     }
