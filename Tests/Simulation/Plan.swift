@@ -46,6 +46,8 @@ struct Plan: Sendable {
     var hasTwinStart = false
     /// Whether the daemons are nodes that share the spool, as on CephFS.
     var sharesSpool = false
+    /// Whether services have host names, which can be unknown.
+    var namesServices = false
     /// Whether the web server names the owner of each request.
     var namesOwners = false
     /// Whether what is kept survives a power failure.
@@ -96,6 +98,7 @@ struct Plan: Sendable {
         honoursKeys = random.once(in: 4)
         hasTwinStart = daemons > 1 && random.once(in: 4)
         sharesSpool = daemons > 1 && survivesPowerFailure && random.once(in: 2)
+        namesServices = random.once(in: 4)
     }
 
     /// The same world with these steps only.

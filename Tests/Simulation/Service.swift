@@ -1,11 +1,12 @@
 // A service that the gateway calls: an upstream or an authorizer, whose behaviour changes over time.
 //
-// It listens on a unix socket; libcurl is real. The driver sets its manner for the next requests. Invariant: the ledger
+// It listens on a unix socket, or has a host name; libcurl is real. The driver sets its manner for the next requests. Invariant: the ledger
 // learns what an answer means before the first byte of the answer is sent.
 
 import Foundation
 import SpoolgatePosix
 import SpoolgateTestSupport
+import SpoolgateUpstream
 
 /// How a service treats a request.
 enum Manner: String, CaseIterable, Sendable {
@@ -39,26 +40,40 @@ final class Service: Sendable {
     }
 
     let name: String
-    let path: String
+    let target: UpstreamTarget
+    private let path: String
+    /// nil for a unix socket.
+    private let host: String?
     private let isAuthorizer: Bool
     private let ledger: Ledger
     private let machine: Machine
     private let state: Monitor<State>
     private let server: LoopbackOrigin
 
-    init(_ name: String, on machine: Machine, _ ledger: Ledger, isAuthorizer: Bool = false) throws {
+    init(
+        _ name: String,
+        on machine: Machine,
+        _ ledger: Ledger,
+        hasName: Bool,
+        isAuthorizer: Bool = false
+    ) throws {
         self.name = name
         self.ledger = ledger
         self.machine = machine
         self.isAuthorizer = isAuthorizer
-        path = "\(machine.root)/\(name).sock"
+        let path = "\(machine.root)/\(name).sock"
+        self.path = path
+        host = hasName ? name + TestNames.suffix : nil
         let state = Monitor(State())
         self.state = state
         let box = WeakService()
-        server = try LoopbackOrigin(socketPath: path) { connection in
+        server = try LoopbackOrigin(socketPath: hasName ? nil : path) { connection in
             while let service = box.service, try service.serve(connection) {}
         }
+        target =
+            host.map { [server] in .http(base: "http://\($0):\(server.port)") } ?? .unix(path: path)
         box.service = self
+        setAway(false)
     }
 
     private final class WeakService: @unchecked Sendable {
@@ -67,6 +82,7 @@ final class Service: Sendable {
 
     func stop() {
         open()
+        setAway(true)
         server.stop()
     }
 
@@ -114,6 +130,7 @@ final class Service: Sendable {
 
     /// Open connections stay.
     func setAway(_ isAway: Bool) {
+        if let host { return TestNames.set(host, isKnown: !isAway) }
         let away = "\(path).away"
         _ = isAway ? rename(path, away) : rename(away, path)
     }

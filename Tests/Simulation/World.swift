@@ -76,11 +76,17 @@ final class World {
         acceptsAtOnce = plan.acceptsAtOnce
         machine = try Machine()
         upstreams = try (0..<plan.routes).map { [machine, ledger] in
-            try Service(Self.name(ofUpstream: $0), on: machine, ledger)
+            try Service(Self.name(ofUpstream: $0), on: machine, ledger, hasName: plan.namesServices)
         }
         authorizer =
             plan.hasAuthorizer
-            ? try Service("authorizer", on: machine, ledger, isAuthorizer: true) : nil
+            ? try Service(
+                "authorizer",
+                on: machine,
+                ledger,
+                hasName: plan.namesServices,
+                isAuthorizer: true
+            ) : nil
         if plan.checksTokens {
             for service in upstreams { service.checkTokens() }
             authorizer?.checkTokens()
@@ -156,7 +162,7 @@ final class World {
     ) throws -> RouteSettings {
         var route = RouteSettings()
         route.upstream = UpstreamSettings(
-            targets: [.unix(path: upstream.path)],
+            targets: [upstream.target],
             connectTimeout: .seconds(5),
             stallTimeout: .seconds(20),
             responseTimeout: .seconds(20)
@@ -169,7 +175,9 @@ final class World {
         // Less than one manner of services sends.
         route.maxResponseSize = 1000
         if let authorizer {
-            route.authorization.url = try ServiceURL("unix:\(authorizer.path):/check")
+            let separator = plan.namesServices ? "" : ":"
+            route.authorization.url =
+                try ServiceURL("\(authorizer.target.text)\(separator)/check")
         }
         if plan.hasInspection {
             let script =

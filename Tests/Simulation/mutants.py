@@ -83,9 +83,7 @@ def simulate(environment):
 
 def find(patch, seconds):
     head = patch.read_text().splitlines()[0]
-    mode, _, sentence = head.partition(": ")
-    if mode not in MODES:
-        return True, f"not tried, because it needs {mode}: {sentence}"
+    mode = head.partition(": ")[0]
     applied = run(["patch", "-p1", "--no-backup-if-mismatch", "-i", str(patch)])
     if applied.returncode != 0:
         return False, f"the patch does not apply:\n{applied.stdout}"
