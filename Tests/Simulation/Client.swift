@@ -264,7 +264,8 @@ final class Client {
         let exchange = world.conversation(
             RequestHead(
                 method: method,
-                target: purpose == .creation ? "/files?\(upload.number)" : upload.location ?? "/nowhere",
+                target: purpose == .creation
+                    ? "/files?\(upload.number)" : upload.location ?? "/nowhere",
                 fields: fields,
                 contentLength: !hasContent || !isLengthKnown ? .unknown : .known(Int64(end - from))
             ),

@@ -25,6 +25,7 @@ final class Machine: Sendable {
         var lent: [Int32: Int64] = [:]
         /// By inode number: the process that made a file, until another one writes it.
         var makers: [UInt64: Int] = [:]
+        var beforeCall: (@Sendable (String) -> Void)?
     }
 
     let root: String
@@ -129,6 +130,7 @@ final class Machine: Sendable {
         _ subject: String,
         _ process: Int
     ) throws(SystemError) -> Int {
+        state.updateQuietly { $0.beforeCall }?(subject)
         let errno: Int32? = state.updateQuietly { state in
             state.activity += 1
             if state.dead.contains(process) { return EIO }
@@ -164,6 +166,52 @@ final class Machine: Sendable {
         case .createdEmpty, .madeDirectory, .synced, .syncedDirectory, .syncedFileSystem, .linked,
             .renamed, .unlinked:
             break
+        }
+    }
+
+    // MARK: Changes without a `Disk`
+
+    /// Calls `body` with the subject of each call of the disk, before it; `body` may wait.
+    func setBeforeCall(_ body: @escaping @Sendable (String) -> Void) {
+        state.update { $0.beforeCall = body }
+    }
+
+    func makeDirectory(_ path: String) throws {
+        try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: false)
+        note(.madeDirectory(path: path), of: [path])
+    }
+
+    /// Enters a file that the daemon has put into a directory.
+    func adopt(_ path: String, isDurable: Bool) {
+        let file = open(path, O_RDONLY | O_CLOEXEC)
+        defer { close(file) }
+        let names = isDurable ? [path] : []
+        // In memory, no file gets the inode number of a removed one.
+        if state.updateQuietly({ $0.files.node(file) }) != nil {
+            note(.linked(file, path: path), of: names)
+        } else {
+            note(.created(file, path: path), of: names)
+            note(.wrote(file, at: 0, count: Int(Self.size(of: file))), of: [])
+        }
+        if isDurable { note(.synced(file), of: []) }
+    }
+
+    /// Moves a file, or removes it if `place` is nil.
+    func change(_ path: String, to place: String?) {
+        if let place {
+            rename(path, place)
+            note(.renamed(from: path, to: place), of: [place, path])
+        } else {
+            unlink(path)
+            note(.unlinked(path: path), of: [path])
+        }
+    }
+
+    /// Notes a change, and that the names of these paths are durable.
+    private func note(_ effect: Disk.Effect, of paths: [String]) {
+        state.updateQuietly { state in
+            state.files.note(effect)
+            for path in paths { state.files.note(.syncedDirectory(path: "\(path)/..")) }
         }
     }
 

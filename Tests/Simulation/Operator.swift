@@ -14,7 +14,10 @@ import SpoolgateUploadProtocol
 
 extension World {
     func operate(_ random: inout SplitMix) throws {
-        if random.once(in: 8) { return reload(ignoresKeys: random.once(in: 2)) }
+        // A directory knows no keys: the name of its files takes their place.
+        if random.once(in: 8) {
+            return reload(ignoresKeys: random.once(in: 2) && consumer == nil)
+        }
         let all = try summaries(daemon.spool)
         if random.once(in: 8) { return tryElsewhere(all.first) }
         guard !all.isEmpty else { return }
@@ -59,6 +62,7 @@ extension World {
         }
         defer { upload.unlock() }
         let number = number(of: upload.creation) ?? -1
+        consumer?.look()
         if (try? body(upload, number)) == true { ledger.tell("operator: \(name) upload \(number)") }
     }
 
@@ -120,6 +124,7 @@ extension World {
             if areSettled { break }
             _ = machine.wait(.milliseconds(500)) { areSettled }
         }
+        consumer?.look()
         ledger.checkEnd()
         try checkNothingIsLeft()
     }
@@ -128,6 +133,7 @@ extension World {
     private func checkNeedsNoOperator() throws {
         let areDelivered = machine.wait(.seconds(10)) {
             for daemon in daemons { daemon.gateway.deliveries.runQueue() }
+            consumer?.look()
             return ledger.delayed.isEmpty
         }
         for upload in areDelivered ? [] : ledger.delayed {
@@ -203,6 +209,7 @@ extension World {
 
     /// All daemons have ended, and no upload is left.
     func checkFiles() throws {
+        consumer?.checkEnd()
         // Temporary files of a process that died are removed later.
         machine.pass(100_000_000)
         _ = try openCommandSpool().recover()

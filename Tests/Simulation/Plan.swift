@@ -54,6 +54,8 @@ struct Plan: Sendable {
     var survivesPowerFailure = true
     /// Whether the application processes no second request with the same `Idempotency-Key`.
     var honoursKeys = false
+    /// The route whose upstream is a directory, from which a program takes files.
+    var directory: Int?
     var clients: [ClientPlan]
     var steps: [Step]
 
@@ -99,6 +101,7 @@ struct Plan: Sendable {
         hasTwinStart = daemons > 1 && random.once(in: 4)
         sharesSpool = daemons > 1 && survivesPowerFailure && random.once(in: 2)
         namesServices = random.once(in: 4)
+        directory = random.once(in: 3) ? random.next(routes) : nil
     }
 
     /// The same world with these steps only.

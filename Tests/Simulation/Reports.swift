@@ -54,6 +54,7 @@ extension World {
         var lacking: [Ledger.Upload] = []
         let areListed = machine.wait(.seconds(2)) {
             // An upload may change its queue, or be delivered, at this moment.
+            consumer?.look()
             let kept = ledger.uploads.filter {
                 $0.hasPromise && $0.successes == 0 && !$0.isExcused
             }

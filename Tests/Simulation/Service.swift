@@ -121,7 +121,7 @@ final class Service: Sendable {
     /// An inspection precedes each delivery.
     func readInspections(_ path: String) { state.update { $0.inspections = path } }
 
-    private func passes(_ number: Int) -> Int? {
+    func passes(_ number: Int) -> Int? {
         state.updateQuietly { $0.inspections }.map { path in
             let lines = (try? String(contentsOfFile: path, encoding: .utf8)) ?? ""
             return lines.split(separator: "\n").count { $0 == "\(number) 0" }
@@ -199,6 +199,23 @@ final class Service: Sendable {
         }
     }
 
+    private func pause() {
+        state.update { $0.waiting += 1 }
+        machine.note()
+        _ = state.wait(until: .after(.seconds(30))) { $0.isOpen ? true : nil }
+        state.update { $0.waiting -= 1 }
+    }
+
+    /// Whether the next answer is slow.
+    var pausesNext: Bool { state.updateQuietly { $0.left > 0 && $0.manner == .slow } }
+
+    /// In place of an answer.
+    func pauseIfSlow() {
+        guard manner(for: nil) == .slow else { return }
+        ledger.tell("  \(name): the daemon pauses after a drop")
+        pause()
+    }
+
     private func note(_ reception: Reception, _ manner: Manner, _ meaning: Meaning) {
         let moment = isAuthorizer ? "is asked about" : "receives"
         let part = reception.isWhole ? "" : "a part of "
@@ -241,10 +258,7 @@ final class Service: Sendable {
             _ = connection.receive(atMost: 1)
             return false
         case .slow:
-            state.update { $0.waiting += 1 }
-            machine.note()
-            _ = state.wait(until: .after(.seconds(30))) { $0.isOpen ? true : nil }
-            state.update { $0.waiting -= 1 }
+            pause()
             return try accept(reception, request, manner, connection)
         case .ownRedirect:
             if isAuthorizer { return try tell(.login, "302 Found", ["Location: /login"]) }

@@ -56,6 +56,8 @@ final class World {
     /// By route.
     let upstreams: [Service]
     let authorizer: Service?
+    /// nil if no upstream is a directory.
+    let consumer: Consumer?
     private(set) var clients: [Client] = []
     /// All use one spool.
     private(set) var daemons: [Daemon] = []
@@ -92,7 +94,14 @@ final class World {
             authorizer?.checkTokens()
         }
         if plan.hasAuthorizer { for upstream in upstreams { upstream.expectUser() } }
+        consumer = try plan.directory.map { [machine, ledger, upstreams] in
+            try Consumer(upstreams[$0], on: machine, ledger, plan)
+        }
         settings = try Self.settings(plan, upstreams, authorizer, machine)
+        if let consumer, let route = plan.directory {
+            let name = Self.name(ofRoute: route) ?? RouteSettings.defaultName
+            settings.routes[name]?.upstream.targets = [.directory(path: consumer.directory)]
+        }
         if plan.hasInspection {
             try "0\n".write(toFile: Self.verdict(machine), atomically: true, encoding: .utf8)
             let log = Self.inspected(machine)
@@ -274,6 +283,7 @@ final class World {
         ledger.crashed()
         if let seed {
             try machine.cutPower(seed)
+            consumer?.survive(isKept: plan.survivesPowerFailure)
             ledger.lostPower(isKept: plan.survivesPowerFailure)
         } else if plan.sharesSpool {
             try hideRecords(of: victims[0])
@@ -297,6 +307,8 @@ final class World {
         awaitRecords()
         // Nothing is lost that was not durable.
         try machine.cutPower(seed)
+        // The spool syncs what is its own.
+        consumer?.survive(isKept: plan.survivesPowerFailure)
         try startAgain(victims)
     }
 
@@ -346,6 +358,7 @@ final class World {
             if victim.gateway.deliveries.stopQueue(until: .after(.seconds(20))) != 0 {
                 ledger.complain(5, "deliveries do not end")
             }
+            consumer?.look()
             beforeLeaving(victim.spool)
             victim.spool.leave()
             for fault in victim.front?.close() ?? [] { ledger.complain(3, fault) }
@@ -378,9 +391,15 @@ final class World {
     private func perform(_ step: Step) throws {
         var random = SplitMix(seed: step.draw)
         if daemons.count > 1 { turn = random.next(daemons.count) }
+        // The daemon has dropped a file and not noted it.
+        if let consumer, consumer.service.isSlow, random.once(in: 2) {
+            return try change(consumer, &random)
+        }
         switch step.actor {
         case .client(let index): act(clients[index], &random)
-        case .upstream(let route): change(upstreams[route], &random)
+        case .upstream(let route):
+            if let consumer, plan.directory == route { return try change(consumer, &random) }
+            change(upstreams[route], &random)
         case .authorizer: if let authorizer { change(authorizer, &random) }
         case .inspection: try changeVerdict(&random)
         case .operator_: try operate(&random)
@@ -390,6 +409,21 @@ final class World {
     }
 
     // MARK: Services
+
+    private func change(_ consumer: Consumer, _ random: inout SplitMix) throws {
+        let service = consumer.service
+        let draw = random.next(6)
+        if draw < 2 { return consumer.finish(&random) }
+        guard service.isSlow else {
+            let times = 1 + random.next(4)
+            ledger.tell("\(service.name): the daemon pauses after \(times) drops")
+            return service.behave(.slow, times: times)
+        }
+        if draw > 2 { return try crash(losingPower: random.next()) }
+        ledger.tell("\(service.name): the daemon goes on")
+        service.open()
+        settle()
+    }
 
     private func change(_ service: Service, _ random: inout SplitMix) {
         if service.isSlow {
@@ -525,7 +559,8 @@ final class World {
             return
         }
         let isDelivered = machine.wait(.seconds(15)) {
-            ledger.upload(number).map {
+            consumer?.look()
+            return ledger.upload(number).map {
                 $0.receptions > 0 || $0.isExcused
                     || $0.meanings.dropFirst(before.meanings.count).contains { $0 != .success }
             } ?? true
@@ -561,6 +596,7 @@ final class World {
     func noteCalls() {
         let over = calls.filter { $0.call.exchange.isOver }
         calls.removeAll { $0.call.exchange.isOver }
+        consumer?.look()
         for (call, client) in over { client.note(call) }
     }
 
