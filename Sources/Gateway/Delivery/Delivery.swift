@@ -57,6 +57,11 @@ package struct Delivery {
         if upload.isRecorded, let refusal = try refusalOfCredentials(upload, &listener) {
             return refusal
         }
+        if upload.mayBeProcessed, !isRepeatable(upload) {
+            let reason = "an earlier attempt got no response, and the settings no longer allow another one"
+            try holdIndeterminate(upload, reason: reason, completing: listener.completing)
+            return .outcomeUnknown
+        }
         let grant: Grant?
         switch try check(upload, listener) {
         case .cleared(let renewed): grant = renewed
@@ -121,7 +126,12 @@ package struct Delivery {
             }
             return refusal
         }
-        guard let seconds = pause(of: upload, refused) else { return nil }
+        guard var seconds = pause(of: upload, refused) else { return nil }
+        if upload.nextAttempt != nil {
+            // The queue must not use older credentials. Storing newer ones restarts the pause.
+            try keepCompletion(upload, listener.completing)
+            seconds = pause(of: upload, refused) ?? seconds
+        }
         try upload.sync()
         return .deliveryPauses(seconds)
     }
@@ -234,6 +244,7 @@ package struct Delivery {
     ///
     /// An upload without a record cannot be deferred, so its delivery has failed. `asked` is the pause that the
     /// upstream asked for, in seconds. `lacksCredentials` is true if only the client can retry, with other credentials.
+    /// `mayBeProcessed` is true if the upstream may have processed the upload.
     ///
     /// - Returns: `refusal`, or another refusal if no retry follows.
     func postpone(
@@ -242,7 +253,8 @@ package struct Delivery {
         _ listener: ResponseListener,
         asked: Int? = nil,
         telling refusal: Refusal,
-        lacksCredentials: Bool = false
+        lacksCredentials: Bool = false,
+        mayBeProcessed: Bool = false
     ) throws(SpoolError) -> Refusal {
         guard upload.isRecorded else {
             journal.failed(upload, reason: reason)
@@ -273,7 +285,8 @@ package struct Delivery {
         let end = route.settings.queue.end(from: deliveries.clock.now)
         try upload.postpone(
             reason: reason,
-            isQueued ? .queue(next) : .client(end, lacksCredentials: lacksCredentials)
+            isQueued ? .queue(next) : .client(end, lacksCredentials: lacksCredentials),
+            mayBeProcessed: mayBeProcessed
         )
         try upload.sync()
         journal.deferred(upload, reason: reason)
@@ -321,6 +334,17 @@ package struct Delivery {
         // A full disk must not prevent the change.
         try? keepCompletion(upload, completing)
         try upload.hold(cause, reason: reason, response: response)
+    }
+
+    /// Moves the upload to `hold`, because the upstream may have processed it, and reports that.
+    func holdIndeterminate(
+        _ upload: Upload,
+        reason: String,
+        completing: HTTPFields?
+    ) throws(SpoolError) {
+        try hold(upload, .indeterminate, reason: reason, completing: completing)
+        deliveries.holdSizes.add(upload)
+        journal.indeterminate(upload, reason: reason)
     }
 
     /// Moves the upload to `hold`, where it waits for an operator.

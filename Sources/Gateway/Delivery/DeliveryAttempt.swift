@@ -137,7 +137,8 @@ final class DeliveryAttempt {
                 responseReason,
                 asked: retryAfter,
                 telling: self.refusal,
-                lacksCredentials: fate == .deferredForClient
+                lacksCredentials: fate == .deferredForClient,
+                mayBeProcessed: result == .notNow
             )
         }
         // A final response over the cap was stored first, but the client received only a part of the content.
@@ -148,11 +149,14 @@ final class DeliveryAttempt {
         }
         let result: AttemptResult = outcome.isUnsent ? .unsent : .unanswered
         if AttemptFate(after: result, isRepeatable: isRepeatable, .gone) == .deferred {
-            return try postpone(reason, asked: outcome.retryAfter, telling: refusal)
+            return try postpone(
+                reason,
+                asked: outcome.retryAfter,
+                telling: refusal,
+                mayBeProcessed: result == .unanswered
+            )
         }
-        try hold(.indeterminate, reason)
-        deliveries.holdSizes.add(upload)
-        journal.indeterminate(upload, reason: reason)
+        try delivery.holdIndeterminate(upload, reason: reason, completing: listener.completing)
         return refusal
     }
 
@@ -160,7 +164,8 @@ final class DeliveryAttempt {
         _ reason: String,
         asked: Int? = nil,
         telling refusal: Refusal,
-        lacksCredentials: Bool = false
+        lacksCredentials: Bool = false,
+        mayBeProcessed: Bool = false
     ) throws(SpoolError) -> Refusal {
         try delivery.postpone(
             upload,
@@ -168,7 +173,8 @@ final class DeliveryAttempt {
             listener,
             asked: asked,
             telling: refusal,
-            lacksCredentials: lacksCredentials
+            lacksCredentials: lacksCredentials,
+            mayBeProcessed: mayBeProcessed
         )
     }
 

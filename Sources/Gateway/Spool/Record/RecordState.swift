@@ -48,7 +48,9 @@ struct RecordState: Sendable, Equatable {
     var next: WallTime?
     /// The time until which the upload waits for its client, or nil if the upload is not waiting.
     var until: WallTime?
-    /// The upload's next queue if the process ends during the current attempt, or nil outside an attempt.
+    /// The upload's next queue if the process ends during the current attempt.
+    ///
+    /// Outside an attempt, `deferred` means that the upstream may have processed an earlier one; otherwise nil.
     var then: Fallback?
     var cause: HoldCause?
     /// The offset after which content counts only once it has been verified, or nil if all content counts.

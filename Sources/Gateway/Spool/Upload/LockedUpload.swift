@@ -20,6 +20,8 @@ package final class Upload {
     package let content: ContentFile
     /// The final response; nil until it has been written or read.
     var knownResponse: StoredResponse?
+    /// Whether the upstream may have processed an attempt before the current one.
+    var mayHaveBeenProcessed = false
     var isUnlocked = false
     /// Whether a sync failed and the content that may be lost has not been cut off yet.
     private(set) var isContentInDoubt = false

@@ -18,6 +18,7 @@ extension Upload {
     /// - Throws: `.disk`; nothing may then be sent to the upstream.
     package func beginAttempt(isRepeatable: Bool = true) throws(SpoolError) {
         try require(queue == .incoming || queue == .deferred)
+        mayHaveBeenProcessed = mayBeProcessed
         let then: RecordState.Fallback = creation.isRepeatable && isRepeatable ? .deferred : .hold
         try setWhole(durably: then == .hold) { state in
             state.queue = .active

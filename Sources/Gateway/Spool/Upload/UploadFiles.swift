@@ -218,6 +218,7 @@ struct UploadFiles {
             // The client received no failure, so the queue retries.
             try record.write { state in
                 state.go(to: .deferred, Repair.interrupted)
+                state.then = .deferred
                 state.next = spool.clock.now
             }
         case .hold:

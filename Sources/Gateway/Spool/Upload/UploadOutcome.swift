@@ -25,29 +25,45 @@ extension Upload {
         case client(WallTime, lacksCredentials: Bool = false)
     }
 
+    /// Whether the upstream may have processed an earlier attempt, which could be repeated then.
+    package var mayBeProcessed: Bool { queue == .deferred && record.state.then == .deferred }
+
     package var lacksCredentials: Bool { queue == .deferred && record.state.status == 401 }
 
     /// Moves the upload from `incoming` or `active` to `deferred`, or changes the time of a deferred upload.
     ///
     /// For a complete upload, if no attempt could start or the upstream did not accept the upload. The content is kept.
-    /// `reason` explains to people why the upload was not delivered. On return, the change survives a crash; it
+    /// `reason` explains to people why the upload was not delivered. `mayBeProcessed` is true if the upstream may have
+    /// processed the current attempt. On return, the change survives a crash; it
     /// survives a power failure only after the next `sync()`.
     ///
     /// - Throws: `.disk`; the state is then unchanged.
-    package func postpone(reason: String?, _ waiting: Waiting) throws(SpoolError) {
-        try postpone(reason: reason, waiting, accepted: record.state.accepted)
+    package func postpone(
+        reason: String?,
+        _ waiting: Waiting,
+        mayBeProcessed: Bool = false
+    ) throws(SpoolError) {
+        try postpone(
+            reason: reason,
+            waiting,
+            accepted: record.state.accepted,
+            mayBeProcessed: mayBeProcessed
+        )
     }
 
     private func postpone(
         reason: String?,
         _ waiting: Waiting,
-        accepted: WallTime?
+        accepted: WallTime?,
+        mayBeProcessed: Bool = false
     ) throws(SpoolError) {
         try require([.incoming, .active, .deferred].contains(queue))
         try store()
+        let mayBeProcessed = mayBeProcessed || self.mayBeProcessed || mayHaveBeenProcessed
         try setWhole(durably: false) { state in
             state.go(to: .deferred, reason)
             state.accepted = accepted
+            if mayBeProcessed { state.then = .deferred }
             switch waiting {
             case .queue(let next): state.next = next
             case .client(let until, let lacksCredentials):
