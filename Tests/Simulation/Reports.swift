@@ -79,13 +79,15 @@ extension World {
     private func checkIsNotListed() throws {
         let ended = ledger.uploads.filter { $0.isSuccessKept || $0.isCancelled && $0.hasPromise }
         var listed: [Int] = []
-        let isOver = ended.isEmpty || machine.wait(.seconds(2)) {
-            let all = ((try? summaries(daemon.spool)) ?? []).filter { $0.queue != .delivered }
-            listed = ended.map(\.number).filter { number in
-                all.contains { self.number(of: $0.creation) == number }
+        let isOver =
+            ended.isEmpty
+            || machine.wait(.seconds(2)) {
+                let all = ((try? summaries(daemon.spool)) ?? []).filter { $0.queue != .delivered }
+                listed = ended.map(\.number).filter { number in
+                    all.contains { self.number(of: $0.creation) == number }
+                }
+                return listed.isEmpty
             }
-            return listed.isEmpty
-        }
         for number in isOver ? [] : listed {
             ledger.complain(3, "upload \(number) has ended for its client, and is listed")
         }

@@ -11,7 +11,8 @@ import SpoolgateUpstream
 /// How a service treats a request.
 enum Manner: String, CaseIterable, Sendable {
     // Answers.
-    case accept, acceptWithInterim, acceptAtLength, ownRedirect, refuse, unauthorized, loginElsewhere
+    case accept, acceptWithInterim, acceptAtLength, ownRedirect, refuse, unauthorized
+    case loginElsewhere
     case busy, tooEarly, unavailable, requestTimeout, locked, noRoom, badGateway
     case follow, followElsewhere, misdirected
     // Failures.

@@ -58,7 +58,8 @@ package struct Delivery {
             return refusal
         }
         if upload.mayBeProcessed, !isRepeatable(upload) {
-            let reason = "an earlier attempt got no response, and the settings no longer allow another one"
+            let reason =
+                "an earlier attempt got no response, and the settings no longer allow another one"
             try holdIndeterminate(upload, reason: reason, completing: listener.completing)
             return .outcomeUnknown
         }
