@@ -4,17 +4,21 @@
 Usage: mutants.py [all | NAME...]
 
 Works in a copy of the sources with a build of its own (.build/mutants). MUTANT_SECONDS is the time for each fault
-(default 600), REPLAYS how often the world that found it is played again (default 10), SWIFT_BUILD the command that
-builds (default "swift build").
+(default 600), in JOBS processes (default 3, because worlds mostly wait); REPLAYS how often the world that found it is
+played again (default 10), SWIFT_BUILD the command that builds (default "swift build").
 """
 
+import contextlib
 import os
 import pathlib
+import queue
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -81,6 +85,28 @@ def simulate(environment):
                env=dict(os.environ, **environment)).stdout
 
 
+def search(environment, jobs):
+    """The output of the first process that finds something, or of one that found nothing."""
+    processes = [subprocess.Popen([TEST, "--testing-library", "swift-testing", "--filter", r"^SimulationTests\."],
+                                  cwd=COPY, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                  start_new_session=True,
+                                  env=dict(os.environ, **environment, SIMULATION_FIRST=str(1 + job * 1_000_000)))
+                 for job in range(jobs)]
+    outputs = queue.Queue()
+    for process in processes:
+        threading.Thread(target=lambda one=process: outputs.put(one.stdout.read()), daemon=True).start()
+    for _ in processes:
+        output = outputs.get()
+        if " breaks law " in output:
+            break
+    for process in processes:
+        # With nginx, if there is one.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    return output
+
+
 def find(patch, seconds):
     head = patch.read_text().splitlines()[0]
     mode = head.partition(": ")[0]
@@ -92,7 +118,8 @@ def find(patch, seconds):
         if error:
             return False, f"the fault does not build:\n{error}"
         begun = time.monotonic()
-        output = simulate(dict(MODES[mode], SIMULATION_SECONDS=str(seconds), SIMULATION_FIND="1"))
+        jobs = int(os.environ.get("JOBS", "3"))
+        output = search(dict(MODES[mode], SIMULATION_SECONDS=str(seconds), SIMULATION_FIND="1"), jobs)
         found = re.search(r"simulation: seed (\d+) breaks (law \d)(.*)", output)
         took = time.monotonic() - begun
         if found is None:
