@@ -74,8 +74,9 @@ class HostsWorld(World):
 
     def __exit__(self, *arguments):
         # A power failure ends all processes on the host.
-        for host in self.hosts.values():
+        for name, host in self.hosts.items():
             host.cut_power()
+            network.unplug(name)
         self.gateways.clear()
         self.mounts.clear()
         super().__exit__(*arguments)

@@ -25,6 +25,11 @@ def plug(host):
     return devices
 
 
+def unplug(host):
+    for bridge in ("service", "storage"):
+        run(["ip", "link", "delete", f"{host}-{bridge}"])
+
+
 def cut_storage(host):
     run(["ip", "link", "set", f"{host}-storage", "down"])
 
