@@ -8,7 +8,11 @@ struct Outcome {
 
     static func run(_ plan: Plan) throws -> Outcome {
         let before = Leftovers()
-        let (ledger, root) = try played(plan)
+        let (ledger, root): (Ledger, String)
+        do { (ledger, root) = try played(plan) } catch {
+            let complaint = "law 5: a daemon or a command fails: \(error)"
+            return Outcome(plan: plan, complaints: [complaint], story: [])
+        }
         if !ledger.hasComplaints {
             for rest in before.left(of: root) { ledger.complain(6, "\(rest) is left") }
         }
