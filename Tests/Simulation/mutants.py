@@ -125,7 +125,7 @@ def find(patch, seconds):
         if found is None:
             return False, f"NOT FOUND in {took:.0f} s\n{output[-300:]}"
         replays = int(os.environ.get("REPLAYS", "10"))
-        again = sum(found[2] in simulate(dict(MODES[mode], SIMULATION_SEED=found[1])) for _ in range(replays))
+        again = sum("!!! law" in simulate(dict(MODES[mode], SIMULATION_SEED=found[1])) for _ in range(replays))
         text = f"seed {found[1]}, {took:.1f} s, again in {again} of {replays}: {found[2]}{found[3]}"
         return True, text
     finally:
