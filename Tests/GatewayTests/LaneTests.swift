@@ -44,7 +44,10 @@ import Testing
             lane.events == ["grant 0 65536", "widen 131072", "widen 200000", "widen 300000 rest"]
         )
         let counts = test.gateway.metrics.routes[0].counts
-        #expect(counts.receivedByLane.count == 300_000 && counts.received.count == 300_000)
+        #expect(
+            counts.content.writtenByNginx.count == 300_000
+                && counts.content.received.count == 300_000
+        )
     }
 
     @Test("little content, and content that may be taken back, arrives as usual")
@@ -71,7 +74,9 @@ import Testing
         #expect(lane.events == [])
         #expect(try test.drops() == [Self.large])
         let counts = test.gateway.metrics.routes[0].counts
-        #expect(counts.receivedByLane.count == 0 && counts.received.count == 300_000)
+        #expect(
+            counts.content.writtenByNginx.count == 0 && counts.content.received.count == 300_000
+        )
     }
 
     private static let wrongDigest = "sha-256=:" + String(repeating: "A", count: 43) + "=:"
@@ -190,7 +195,7 @@ import Testing
         #expect(test.serve(.retrieval(location)).offset == 123_456)
         let id = try #require(location.split(separator: "/").last.flatMap { UploadID($0) })
         #expect(test.gateway.transfers.shares(of: id)?.words == "123456 bytes by nginx")
-        #expect(test.gateway.metrics.routes[0].counts.receivedByLane.count == 123_456)
+        #expect(test.gateway.metrics.routes[0].counts.content.writtenByNginx.count == 123_456)
         let second = ScriptedLane()
         let rest = test.serve(
             .append(

@@ -3,6 +3,7 @@
 import Foundation
 import HTTPTypes
 import SpoolgateExchange
+import SpoolgateJournal
 import SpoolgatePosix
 import SpoolgateSpool
 import SpoolgateTestSupport
@@ -28,7 +29,8 @@ struct SlowContentTests {
         func begin(_ client: String, _ name: String, of upload: UploadID? = .random())
             -> SlowContent.Entry
         {
-            slow.begin(ClientName(owner: ExactText(client), address: nil), upload: upload) {
+            slow.begin(ClientName(owner: ExactText(client), address: nil), upload: upload, .init())
+            {
                 [asked] in
                 asked.update { $0.append(name) }
             }
@@ -37,7 +39,7 @@ struct SlowContentTests {
         /// Advances the clock while requests receive content at `rates` in bytes per second.
         func pass(_ seconds: Double, _ rates: [(SlowContent.Entry, Double)] = []) {
             present.update { $0 = $0.later(by: .seconds(seconds)) }
-            for (entry, rate) in rates { entry.received.add(Int(rate * seconds)) }
+            for (entry, rate) in rates { entry.content.add(Int(rate * seconds)) }
         }
 
         /// Asks for the end of one request after another, as often as one may end.

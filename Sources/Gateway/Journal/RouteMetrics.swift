@@ -5,6 +5,25 @@ package import SpoolgateExchange
 package import SpoolgatePosix
 package import SpoolgateUpstream
 
+/// The number of bytes of content that one request, or all requests of a route, have sent; thread-safe.
+package final class ContentCount: Sendable {
+    package let received = Counter()
+    /// Of these, the bytes that the web server wrote into the spool directly.
+    package let writtenByNginx = Counter()
+    /// The count of the route.
+    private let sum: ContentCount?
+
+    /// Creates the count of a request, which is part of `sum`, or of a route.
+    package init(in sum: ContentCount? = nil) { self.sum = sum }
+
+    /// Adds the bytes that have just arrived.
+    package func add(_ count: Int, byNginx: Bool = false) {
+        received.add(count)
+        if byNginx { writtenByNginx.add(count) }
+        sum?.add(count, byNginx: byNginx)
+    }
+}
+
 /// The metrics of one route; thread-safe.
 package final class RouteMetrics: Sendable {
     /// The methods that are counted separately.
@@ -83,9 +102,8 @@ package final class RouteMetrics: Sendable {
         }
     }
 
-    package let received = Counter()
-    /// Bytes of content that the web server wrote into the spool directly.
-    package let receivedByLane = Counter()
+    /// The content of all requests.
+    package let content = ContentCount()
     /// The number of bytes in uploads that the upstream accepted.
     package let delivered = Counter()
     package let deliveryTimes = Histogram(Histogram.medium)

@@ -51,7 +51,7 @@ package final class Gateway: Sendable {
         admission = Admission(RequestBounds(settings, budget))
         spool.setBounds(UploadBounds(settings))
         deliveries = Deliveries(settings, spool: spool, log: log, admission: admission)
-        transfers = Transfers(deliveries.journal.metrics, spool.buffers)
+        transfers = Transfers(deliveries.journal.metrics)
     }
 
     /// Applies new settings to requests that begin after this call.

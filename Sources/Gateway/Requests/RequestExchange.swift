@@ -25,15 +25,15 @@ final class RequestExchange: Exchange {
     private let isLarge: Bool
     private var status = 0
     private(set) var isLaneTaken = false
-    /// The number of bytes written by the web server.
-    private var laneCount: Int64 = 0
+    /// Counts each byte of content once.
+    let content: ContentCount
     let client: ClientName
     /// The upload into which the content is received, set before the content is read; nil if the client does not know
     /// an upload resource.
     var upload: UploadID?
     private let slow: SlowContent
     /// The entry in the list of slow requests while content is received; otherwise nil.
-    private var content: SlowContent.Entry?
+    private var entry: SlowContent.Entry?
     private var minimum: MinimumRate?
 
     /// The maximum size in bytes of content that the web server never offers to write into a file.
@@ -51,6 +51,7 @@ final class RequestExchange: Exchange {
         self.slow = slow
         client = ClientName(owner: context.owner, address: context.remoteAddress)
         self.route = route
+        content = ContentCount(in: route.counts.content)
         self.metrics = metrics
         method = RouteMetrics.MethodName(head.method)
         origin = route.settings.crossOrigin.isOn ? head.fields.value(of: .origin) : nil
@@ -92,19 +93,14 @@ final class RequestExchange: Exchange {
     private func receiveCounted(into buffer: ContentBuffer) throws(ContentError) -> Bool {
         let before = buffer.count
         // Also counts bytes that arrive together with an early end.
-        defer {
-            route.counts.received.add(buffer.count - before)
-            content?.received.add(buffer.count - before)
-        }
+        defer { content.add(buffer.count - before) }
         return try exchange.receive(into: buffer)
     }
 
     /// Throws `.tooSlow` if content has arrived below the route's minimum rate for a minute.
     func checkRate() throws(ContentError) {
-        guard let content, minimum?.isMissed(received: Int64(content.received.count)) == true else {
-            return
-        }
-        throw .tooSlow
+        let received = Int64(content.received.count)
+        if minimum?.isMissed(received: received) == true { throw .tooSlow }
     }
 
     func setAlarm(_ alarm: Alarm?) { exchange.setAlarm(alarm) }
@@ -132,24 +128,20 @@ final class RequestExchange: Exchange {
 
     /// Counts bytes written by the web server; `count` is the total so far.
     func noteWritten(_ count: Int64) {
-        guard count > laneCount else { return }
-        let written = Int(count - laneCount)
-        content?.received.add(written)
-        route.counts.received.add(written)
-        route.counts.receivedByLane.add(written)
-        laneCount = count
+        let new = Int(count) - content.writtenByNginx.count
+        if new > 0 { content.add(new, byNginx: true) }
     }
 
     private func beginContent() {
         askForContent()
-        guard content == nil else { return }
-        content = slow.begin(client, upload: upload, exchange.interrupt)
+        guard entry == nil else { return }
+        entry = slow.begin(client, upload: upload, content, exchange.interrupt)
         minimum = MinimumRate(route.settings.minimumRate)
     }
 
     private func endContent() {
-        if let content { slow.end(content) }
-        content = nil
+        if let entry { slow.end(entry) }
+        entry = nil
     }
 
     private func askForContent() {

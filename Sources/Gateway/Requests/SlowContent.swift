@@ -7,6 +7,7 @@
 // spared for ten minutes, unless they receive almost nothing.
 
 import SpoolgateExchange
+import SpoolgateJournal
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 import Synchronization
@@ -18,17 +19,19 @@ final class SlowContent: Sendable {
         /// Nil if the client cannot resume.
         fileprivate let upload: UploadID?
         fileprivate let interrupt: @Sendable () -> Void
-        let received = Counter()
+        let content: ContentCount
         /// The index in `State.looks`, or -1 if the entry is no longer there; changed only under the lock.
         fileprivate let place = Atomic(-1)
 
         fileprivate init(
             _ client: ClientName,
             _ upload: UploadID?,
+            _ content: ContentCount,
             _ interrupt: @escaping @Sendable () -> Void
         ) {
             self.client = client
             self.upload = upload
+            self.content = content
             self.interrupt = interrupt
         }
     }
@@ -48,7 +51,7 @@ final class SlowContent: Sendable {
         mutating func renew(_ now: Deadline) {
             let seconds = Double(now.nanoseconds &- at.nanoseconds) / 1e9
             guard seconds >= (isMeasured ? SlowContent.span : SlowContent.least) else { return }
-            let received = entry.received.count
+            let received = entry.content.received.count
             rate = Double(received - count) / seconds
             guard seconds >= SlowContent.span else { return }
             (at, count, isMeasured) = (now, received, true)
@@ -153,9 +156,10 @@ final class SlowContent: Sendable {
     func begin(
         _ client: ClientName,
         upload: UploadID?,
+        _ content: ContentCount,
         _ interrupt: @escaping @Sendable () -> Void
     ) -> Entry {
-        let entry = Entry(client, upload, interrupt)
+        let entry = Entry(client, upload, content, interrupt)
         state.updateQuietly { $0.add(entry, now()) }
         return entry
     }

@@ -104,7 +104,13 @@ extension Request {
         let buffer = try pool.take()
         var isKept = false
         defer { if !isKept { pool.put(buffer) } }
-        let reception = Reception(exchange: exchange, buffer: buffer)
+        var reception = Reception(
+            of: exchange,
+            into: upload,
+            by: buffer,
+            upTo: room,
+            reading: reading
+        )
         if !upload.isRecorded, head.contentLength.count ?? 0 <= Upload.mostInBuffer {
             let end = reception.hold(atMost: Int(min(Int64(Upload.mostInBuffer), room)))
             buffer.withBytes { reading.update($0) }
@@ -116,14 +122,7 @@ extension Request {
             guard Int64(buffer.count) <= room else { return .exceeded }
             try buffer.withBytes { bytes throws(SpoolError) in try upload.append(bytes) }
         }
-        return try reception.receive(
-            room: room - upload.offset,
-            store: { bytes throws(SpoolError) in
-                reading.update(bytes)
-                try upload.append(bytes)
-            },
-            whenSlow: { () throws(SpoolError) in try upload.store() }
-        )
+        return try reception.run()
     }
 
     @inline(never)

@@ -23,6 +23,9 @@ struct ReceptionProgress {
     /// Rings when a sync has succeeded or failed; nil until the first sync in the background.
     private var alarm: Alarm?
 
+    /// Reports nothing.
+    init() { self.init(nil, rate: Settings().interim, from: 0, hasLength: true) }
+
     /// Begins content at `offset`, which the client must already know.
     init(
         _ report: ProgressReport?,

@@ -22,29 +22,18 @@ extension UploadOperation {
             upload.expectPromise()
         }
         if !isCreation || request.isLocationTold { exchange.upload = upload.creation.id }
-        let end = try gateway.transfers.receive(
-            into: upload,
-            from: request.context.remoteAddress,
-            isLast: isLast
-        ) { buffer, transfer throws(SpoolError) in
-            try receive(into: buffer, upTo: ceiling, completeness, check, transfer)
-        }
+        let end = try receiveContent(upTo: ceiling, completeness, check, isLast: isLast)
         try answer(end, check, ceiling, completeness)
     }
 
-    private func receive(
-        into buffer: ContentBuffer,
+    private func receiveContent(
         upTo ceiling: UploadState.Ceiling,
         _ completeness: Completeness,
         _ check: ContentCheck?,
-        _ transfer: Transfer
+        isLast: Bool
     ) throws(SpoolError) -> ReceptionEnd {
-        var progress = ReceptionProgress(
-            progressReport,
-            rate: request.interimRate,
-            from: offset,
-            hasLength: head.contentLength != .unknown
-        )
+        let buffer = try gateway.spool.buffers.take()
+        defer { gateway.spool.buffers.put(buffer) }
         // A client that treats offset == length as success must not receive that offset for content that ended early.
         let withheld: Reception.Withheld =
             switch dialect.takesOffsetForSuccess {
@@ -55,43 +44,94 @@ extension UploadOperation {
             }
         let most = ceiling.offset - offset - (withheld == .last ? 1 : 0)
         let obstacle = laneObstacle(most: most, withheld: withheld, hasDigest: check != nil)
-        defer {
-            // Closes the alarm's descriptor, which `ThreadBudget` does not count while a request delivers.
-            exchange.setAlarm(nil)
-            notePath(obstacle, transfer)
-        }
-        if obstacle == nil,
-            let end = try receiveByLane(
-                most: most,
-                afterEach: { count throws(SpoolError) in
-                    transfer.add(Int(count), byNginx: true)
-                    try progress.note(upload)
-                }
-            )
-        {
-            return end
-        }
-        let end = try Reception(exchange: exchange, buffer: buffer).receive(
-            room: ceiling.offset - offset,
+        var reception = Reception(
+            of: exchange,
+            into: upload,
+            by: buffer,
+            upTo: ceiling.offset,
             withheld: withheld,
-            store: { bytes throws(SpoolError) in
-                check?.reading.update(bytes)
-                try upload.append(bytes)
-                transfer.add(bytes.byteCount)
-            },
-            afterEach: { () throws(SpoolError) in
-                // Content that may be discarded is not acknowledged.
-                if check == nil { try progress.note(upload) }
-            },
-            // The memory buffer is for content that will soon be complete.
-            whenSlow: { () throws(SpoolError) in try upload.store() },
-            // A crash after the last byte must not leave an offset whose client takes it for success.
-            beforeLast: { () throws(SpoolError) in
-                if withheld == .newest { try upload.setLength(offset + 1) }
-            }
+            reading: check?.reading
         )
-        if end == .ended { try progress.end(upload) }
-        return end
+        if check == nil { reception.progress = newProgress() }
+        let transfer = gateway.transfers.begin(
+            upload,
+            exchange.content,
+            from: request.context.remoteAddress
+        )
+        var end: ReceptionEnd?
+        defer {
+            if let error = reception.nginxError { noteLaneUnusable(error) }
+            endContent(transfer, end, obstacle, isLast: isLast)
+        }
+        let received = try reception.run(
+            nginxWriting: obstacle == nil ? min(head.contentLength.count ?? most, most) : 0,
+            patience: request.inUseTimeout
+        )
+        end = received
+        return received
+    }
+
+    private func newProgress() -> ReceptionProgress {
+        ReceptionProgress(
+            progressReport,
+            rate: request.interimRate,
+            from: offset,
+            hasLength: head.contentLength != .unknown
+        )
+    }
+
+    /// The first reason why nginx must not write the content into a file; nil if it may.
+    ///
+    /// `most` is the maximum number of bytes that nginx could write.
+    private func laneObstacle(
+        most: Int64,
+        withheld: Reception.Withheld,
+        hasDigest: Bool
+    ) -> ContentPath? {
+        if route.settings.spoolReceive == .off { return .off }
+        if gateway.spool.isShared { return .shared }
+        if gateway.isLaneUnusable.updateQuietly({ $0 }) { return .unusable }
+        // Content that may be discarded passes through the gateway.
+        if hasDigest || !upload.canBeLent { return .digest }
+        if withheld == .newest { return .length }
+        return most > 0 ? nil : .full
+    }
+
+    /// Accepts no more offers after nginx could not use the file, for example because AppArmor or SELinux forbids it.
+    ///
+    /// Otherwise no large upload would succeed. Offers are accepted again after new settings.
+    private func noteLaneUnusable(_ error: SystemError) {
+        let isNews = gateway.isLaneUnusable.updateQuietly { isUnusable in
+            defer { isUnusable = true }
+            return !isUnusable
+        }
+        if isNews { log.frontCannotWrite(error) }
+    }
+
+    @inline(never)
+    private func endContent(
+        _ transfer: Transfer,
+        _ end: ReceptionEnd?,
+        _ obstacle: ContentPath?,
+        isLast: Bool
+    ) {
+        // Closes the alarm's descriptor, which `ThreadBudget` does not count while a request delivers.
+        exchange.setAlarm(nil)
+        let path = exchange.contentPath(obstacle)
+        transfer.note(path)
+        let shares = transfer.shares
+        journal.written(
+            upload,
+            path,
+            nginx: shares.nginx,
+            gateway: shares.gateway,
+            on: route.counts
+        )
+        gateway.transfers.end(
+            transfer,
+            isInterrupted: end?.isInterrupted ?? true,
+            isWhole: isLast && end == .ended
+        )
     }
 
     @inline(never)

@@ -26,19 +26,20 @@ package final class Transfer: Sendable {
     package let number: Int
     package let watch = Stopwatch()
     private let first: Int64
-    private let received = Atomic(0)
-    private let writtenByNginx = Atomic(0)
+    private let content: ContentCount
     /// The raw value of the content's `ContentPath` plus 1; 0 until the content ends.
     private let path = Atomic(0)
 
     fileprivate init(
         _ creation: UploadCreation,
         _ state: UploadState,
+        _ content: ContentCount,
         client: String?,
         connections: Int,
         number: Int
     ) {
         self.number = number
+        self.content = content
         id = creation.id
         route = creation.route
         head = creation.head
@@ -49,15 +50,10 @@ package final class Transfer: Sendable {
         self.connections = connections
     }
 
-    func add(_ count: Int, byNginx: Bool = false) {
-        received.wrappingAdd(count, ordering: .relaxed)
-        if byNginx { writtenByNginx.wrappingAdd(count, ordering: .relaxed) }
-    }
-
     func note(_ path: ContentPath) { self.path.store(path.rawValue + 1, ordering: .relaxed) }
 
     var shares: ContentShares {
-        let nginx = writtenByNginx.load(ordering: .relaxed)
+        let nginx = content.writtenByNginx.count
         let path = ContentPath(rawValue: path.load(ordering: .relaxed) - 1)
         return ContentShares(
             nginx: Int64(nginx),
@@ -66,7 +62,7 @@ package final class Transfer: Sendable {
         )
     }
 
-    private var count: Int { received.load(ordering: .relaxed) }
+    private var count: Int { content.received.count }
 
     package var naming: UploadNaming { UploadNaming(head) }
 
@@ -96,38 +92,9 @@ package final class Transfers: Sendable {
     private let begun = Counter()
     private let leftCount = Counter()
     private let metrics: Metrics
-    private let buffers: BufferPool
     private static let mostLeft = 4096
 
-    init(_ metrics: Metrics, _ buffers: BufferPool) {
-        self.metrics = metrics
-        self.buffers = buffers
-    }
-
-    /// Receives content of an upload, which is listed as active during the call.
-    ///
-    /// `isLast` is true if the upload is complete when this content ends properly.
-    ///
-    /// - Throws: errors of `body`; `.exhausted` if there is no memory for a buffer.
-    func receive(
-        into upload: Upload,
-        from client: String?,
-        isLast: Bool,
-        _ body: (ContentBuffer, Transfer) throws(SpoolError) -> ReceptionEnd
-    ) throws(SpoolError) -> ReceptionEnd {
-        let transfer = begin(upload, client: client)
-        do throws(SpoolError) {
-            let received = try buffers.withBuffer { buffer throws(SpoolError) in
-                try body(buffer, transfer)
-            }
-            let isInterrupted = if case .interrupted = received { true } else { false }
-            end(transfer, isInterrupted: isInterrupted, isWhole: isLast && received == .ended)
-            return received
-        } catch {
-            end(transfer, isInterrupted: true, isWhole: false)
-            throw error
-        }
-    }
+    init(_ metrics: Metrics) { self.metrics = metrics }
 
     /// Counts an ordinary upload as being received while `body` runs.
     func countingOrdinary<R>(
@@ -142,8 +109,9 @@ package final class Transfers: Sendable {
         return try body()
     }
 
+    /// Lists an upload as active until `end`; `content` counts its content.
     @inline(never)
-    private func begin(_ upload: Upload, client: String?) -> Transfer {
+    func begin(_ upload: Upload, _ content: ContentCount, from client: String?) -> Transfer {
         metrics.receiving.add()
         begun.add()
         let before = leftCount.count > 0 ? takeLeft(upload.creation.id) : nil
@@ -151,6 +119,7 @@ package final class Transfers: Sendable {
         let transfer = Transfer(
             upload.creation,
             upload.state,
+            content,
             client: client,
             connections: (before?.connections ?? 0) + 1,
             number: begun.count
@@ -168,8 +137,8 @@ package final class Transfers: Sendable {
         }
     }
 
-    @inline(never)
-    private func end(_ transfer: Transfer, isInterrupted: Bool, isWhole: Bool) {
+    /// Ends a transfer; `isWhole` is true if its upload is complete.
+    func end(_ transfer: Transfer, isInterrupted: Bool, isWhole: Bool) {
         metrics.receiving.add(-1)
         table.updateQuietly { table in
             table.active[transfer.id] = nil
