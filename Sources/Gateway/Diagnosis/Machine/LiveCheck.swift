@@ -36,12 +36,8 @@ package struct LiveCheck {
     ) {
         let (files, faults) = files
         let loops = LoopSeen(settings.listen, files)
-        if let units {
-            findings += units.findings
-        } else {
-            findings.append(.skipped("units", "systemd does not know spoolgate.service"))
-        }
-        look(atSocket: settings.listen, nginx, unmask: units?.unmask)
+        findings += UnitsSeen.findings(units)
+        look(atSocket: settings.listen, nginx)
         let daemon = DaemonSeen(socket: settings.adminSocket, answer: answer, run: units?.run)
         findings.append(daemon.finding)
         look(atAdmin: settings.adminSocket, nginx, loops)
@@ -81,11 +77,6 @@ package struct LiveCheck {
                 )
             }
         }
-        if let units {
-            findings.append(units.stopping(within: settings.drainTimeout))
-        } else {
-            findings.append(.skipped("stopping", "systemd does not know spoolgate.service"))
-        }
         findings.append(Self.module(nginx))
         look(atPaths: paths, settings, files, nginx)
     }
@@ -116,12 +107,11 @@ package struct LiveCheck {
 
     private mutating func look(
         atSocket address: ListenAddress,
-        _ nginx: NginxProcesses,
-        unmask: String?
+        _ nginx: NginxProcesses
     ) {
         switch address {
         case .unix(let path, _, _):
-            let seen = SocketSeen(path: path, workers: nginx.workers, unmask: unmask)
+            let seen = SocketSeen(path: path, workers: nginx.workers)
             findings.append(seen.finding)
         case .tcp, .inherited:
             findings.append(.skipped("socket", "not tested: listen is \(address.text)"))

@@ -20,7 +20,6 @@ package struct LocalCheck {
     /// `nginx` is the command `nginx -T`. The probe adds `fields`, such as a login, to each request.
     package init(of url: ProbeURL, nginx: [String], fields: HTTPFields = [:]) {
         let processes = NginxProcesses(of: nginx)
-        let units = UnitsSeen()
         switch SystemCommand.output(of: nginx) {
         case .failure(let fault):
             findings.append(Self.unread(fault.reason))
@@ -29,15 +28,10 @@ package struct LocalCheck {
                 at: NginxDump(text, by: nginx),
                 url,
                 processes,
-                ProbeLogin(fields),
-                unmask: units?.unmask
+                ProbeLogin(fields)
             )
         }
-        if let units {
-            findings += units.findings
-        } else {
-            findings.append(.skipped("units", "systemd does not know spoolgate.service"))
-        }
+        findings += UnitsSeen.findings(UnitsSeen())
     }
 
     /// Returns a failure for an error in nginx's files, or a warning if the files could not be read.
@@ -60,8 +54,7 @@ package struct LocalCheck {
         at dump: NginxDump,
         _ url: ProbeURL,
         _ processes: NginxProcesses,
-        _ login: ProbeLogin,
-        unmask: String?
+        _ login: ProbeLogin
     ) {
         guard let place = dump.locations(of: url.path, host: url.host, port: url.port).first else {
             let others = Set(dump.gateways.compactMap(\.location.arguments.last)).sorted()
@@ -93,7 +86,7 @@ package struct LocalCheck {
         lane = dump.lane(at: place, processes)
         if let socket = dump.socket(of: place) {
             adminSocket = "\(PathAccess.parent(of: socket))/admin.sock"
-            let seen = SocketSeen(path: socket, workers: processes.workers, unmask: unmask)
+            let seen = SocketSeen(path: socket, workers: processes.workers)
             findings.append(seen.finding)
         }
     }

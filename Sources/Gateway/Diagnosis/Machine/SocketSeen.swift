@@ -26,20 +26,16 @@ struct SocketSeen: Seen, Sendable {
     var way: [PathFacts]
     /// The users and groups of nginx's workers; empty if no worker runs.
     var workers: Set<Credentials>
-    /// The commands that unmask and start the gateway's units, or nil if neither is masked.
-    var unmask: String?
 }
 
 extension SocketSeen {
     init(
         _ kind: Kind = .uploads,
         path: String,
-        workers: Set<Credentials>,
-        unmask: String? = nil
+        workers: Set<Credentials>
     ) {
         let way = PathWay(to: path)
         self.init(kind: kind, path: path, state: .listening, way: way.facts, workers: workers)
-        self.unmask = unmask
         if let obstacle = way.obstacle {
             state = .unreachable(obstacle)
         } else if (try? LocalSocket.isListening(path)) == false {
@@ -54,18 +50,14 @@ extension SocketSeen {
             return failure(
                 why,
                 [
-                    unmask
-                        ?? "systemctl enable --now spoolgate.socket; systemctl status spoolgate.socket "
-                        + "spoolgate"
+                    "systemctl enable --now spoolgate.socket; systemctl status spoolgate.socket spoolgate"
                 ]
             )
         case .deaf:
             return failure(
                 "no process listens on \(path): the gateway does not run",
                 [
-                    unmask
-                        ?? "systemctl start spoolgate.socket spoolgate; journalctl -u spoolgate  (shows why "
-                        + "it ended)"
+                    "systemctl start spoolgate.socket spoolgate; journalctl -u spoolgate  (shows why it ended)"
                 ]
             )
         case .listening: break
