@@ -32,7 +32,6 @@ struct CheckLiveTests {
         let report = try check(sandbox)
         for name in [
             "settings", "login", "socket", "daemon", "nginx", "spool", "upstream", "authorizer",
-            "inspect",
         ] {
             report.expect(name, "ok")
         }
@@ -167,23 +166,6 @@ struct CheckLiveTests {
         let report = try check(Sandbox(routeSettings: ["anonymous: refuse"]))
         #expect(report.status == 69)
         report.expect("login", "fail", ["passes no SPOOLGATE_OWNER", "every upload gets 403"])
-    }
-
-    @Test("a location that intercepts files is named with the line that fixes it")
-    func rivals() throws {
-        let sandbox = try Sandbox(front: .nginxMistaken(.otherLocations))
-        let report = try check(sandbox)
-        #expect(report.status == 69)
-        report.expect(
-            "nginx",
-            "fail",
-            [
-                #"location ~ \.php$ at "#, "takes /files/x.php from location /files/",
-                "takes /files/x.jpg", "location ^~ /files/ {   (in place of location /files/ { at ",
-            ]
-        )
-        let right = try check(Sandbox(front: .nginxMistaken(.locationsBeside)))
-        right.expect("nginx", "ok", ["location takes paths from ^~ /files/"])
     }
 
     @Test("an upstream that leads back to the gateway is named, and the gateway responds 508")

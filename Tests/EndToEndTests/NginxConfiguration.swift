@@ -20,8 +20,6 @@ enum NginxMistake {
     case noPasswords
     /// The password file, `closed.htpasswd` next to the other files, is not readable for nginx's workers.
     case closedPasswords
-    /// Clients of this machine need no password.
-    case satisfyAny
     case cleartextHTTP2
     /// nginx's own pages replace refusals.
     case errorPages
@@ -61,10 +59,6 @@ enum NginxMistake {
             return Self.login(line, "/nowhere/uploads.htpasswd")
         case .closedPasswords where line.contains("# run: login"):
             return Self.login(line, "closed.htpasswd")
-        case .satisfyAny where line.contains("# run: login"):
-            let isLast = line.contains("SPOOLGATE_OWNER")
-            return (isLast ? "satisfy any; allow 127.0.0.1; deny all; " : "")
-                + Self.login(line, NginxLogin.passwords)
         case .cleartextHTTP2 where words.first == "listen" && !line.contains("ssl"):
             return line.replacing(";", with: " http2;", maxReplacements: 1)
         case .otherLocations where line == "location ^~ /files/ {":

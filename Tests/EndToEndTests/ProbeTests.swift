@@ -318,9 +318,7 @@ struct ProbeTests {
         ["-H", "Authorization: Basic \(Data(login.utf8).base64EncodedString())", "--http", "1.1"]
     }
 
-    @Test(
-        "a wrong password and a field without one are distinguished; with --local also a wrong name"
-    )
+    @Test("a wrong password and a field without one are distinguished")
     func wrongPassword() throws {
         let stage = try Stage(.nginxWithLogin(.password))
         let wrong = try stage.probe(stage.plain, Self.basic("alice:wrong"))
@@ -331,8 +329,6 @@ struct ProbeTests {
             ["-H", "Authorization: Basic alice:secret", "--http", "1.1"]
         )
         plain.expect("gateway", "fail", ["in Base64", "base64 -w0"])
-        let unknown = try stage.probe(stage.plain, stage.local + Self.basic("bob:secret").prefix(2))
-        unknown.expect("login", "fail", ["has no line for 'bob'", "openssl passwd -apr1"])
     }
 
     @Test(
@@ -366,24 +362,6 @@ struct ProbeTests {
         looked.expect("login", "fail", ["may not read \(file)", "chgrp "])
     }
 
-    @Test(
-        "`satisfy any`, which makes the password optional, is named, and no line is replaced by itself"
-    )
-    func satisfyAny() throws {
-        let stage = try Stage(.nginxMistaken(.satisfyAny))
-        let report = try stage.probe(stage.plain, stage.local + Self.basic("mallory:x").prefix(2))
-        report.expect(
-            "login",
-            "fail",
-            [
-                "admits clients of 127.0.0.1 without the password", "anyone can log in",
-                "satisfy all;", "(in place of satisfy any; at ",
-            ]
-        )
-        let fixes = report.lines.filter { $0.check == "login" }.flatMap { $0.fix ?? [] }
-        #expect(!fixes.contains { $0.hasPrefix("auth_") || $0.hasPrefix("fastcgi_") }, "\(fixes)")
-    }
-
     /// Whether nginx speaks only HTTP/2 on a port without TLS that has it enabled.
     private static let isOld: Bool = {
         let said = try? Command(Command.find("nginx") ?? "nginx", ["-v"]).errors
@@ -406,15 +384,6 @@ struct ProbeTests {
         let url = "http://localhost:\(sandbox.port)/files/"
         let report = try Report(Command(Sandbox.program, ["probe", "--json", url]))
         report.expect("gateway", "fail", ["HTTP/2 without TLS", "listen 80;"])
-        let live = try Report(sandbox.spoolgate(["check", "--live", "--json"]))
-        live.expect(
-            "nginx",
-            "fail",
-            [
-                "'listen 127.0.0.1:\(sandbox.port) http2;' at ", "HTTP/1.1 clients fail",
-                "listen 127.0.0.1:\(sandbox.port);   (in place of ",
-            ]
-        )
     }
 
     @Test("a stopped gateway and a socket that nginx may not use are distinguished")
@@ -485,24 +454,6 @@ struct ProbeTests {
         let stage = try Stage(receiving.front, routeSettings: receiving.routeSettings)
         let report = try stage.probe(stage.plain, stage.local)
         report.expect("receive", receiving.level, receiving.words)
-    }
-
-    @Test("a location that intercepts files is named by its place in nginx's files")
-    func rivals() throws {
-        let stage = try Stage(.nginxMistaken(.otherLocations))
-        let report = try stage.probe(stage.plain, stage.local)
-        #expect(report.status == 69)
-        report.expect(
-            "nginx",
-            "fail",
-            [
-                #"location ~ \.php$ at "#, "snippets/spoolgate.conf:",
-                "takes /files/x.php from location /files/",
-                "takes /files/x.jpg", "location ^~ /files/ {   (in place of location /files/ { at ",
-            ]
-        )
-        // A named location in the same file is not a rival.
-        #expect(!report.shown.contains("@spoolgate"), "\(report.shown)")
     }
 
     @Test("a refused connection, an untrusted certificate, and a host without an address")

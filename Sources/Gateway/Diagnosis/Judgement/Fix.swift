@@ -49,24 +49,5 @@ enum Fix {
             "printf '\(word):%s\\n' \"$(openssl passwd -apr1)\" >>\(path.shellWord)  (asks for the password)"
     }
 
-    /// Returns the words, without quotes, of the nginx directive that begins a fix; nil for commands and settings.
-    static func directive(_ fix: String) -> [String]? {
-        guard fix.contains(where: { ";{".contains($0) }) else { return nil }
-        var reader = NginxReader(fix.prefix { !";{".contains($0) } + ";", file: "")
-        guard let words = reader.directives().first?.words, let name = words.first else {
-            return nil
-        }
-        let isDirective =
-            name.utf8.allSatisfy { (0x61...0x7a).contains($0) || $0 == UInt8(ascii: "_") }
-            && (name.contains("_") || ["include", "satisfy", "listen", "location"].contains(name))
-            && name != "large_client_header_buffers"
-        return isDirective ? words : nil
-    }
-
-    /// Returns the parameter that distinguishes directives of the same name; nil if the name suffices.
-    static func parameter(of words: [String]) -> String? {
-        words.first == "fastcgi_param" ? words.dropFirst().first : nil
-    }
-
     static func origin(_ origin: String) -> String { "fastcgi_param SPOOLGATE_ORIGIN \(origin);" }
 }

@@ -15,10 +15,6 @@ package struct NginxLane: Sendable, Equatable {
     var passesFiles = true
     /// Whether nginx's files load or use `ngx_http_interim_module`.
     var hasModule = true
-    /// The limit on the size of files that nginx's workers write, in bytes; nil if unlimited or unknown.
-    var fileSizeLimit: Int64?
-
-    var isOn: Bool { directive.map { !$0.saysOff } ?? false }
 }
 
 extension NginxDirective {
@@ -58,16 +54,11 @@ struct ReceiveSeen: Seen, Sendable, Equatable {
 
     private var inUse: String {
         var text = "in use: nginx writes content into the spool"
-        guard let nginx else { return text }
-        if let directive = nginx.directive {
-            let isWorker = directive.arguments.first == "worker"
-            text += isWorker ? " in its workers" : " on threads"
-            text += " (\(directive.text))"
-            if isWorker { text += "; a stalled disk stalls the workers and all their clients" }
-        }
-        if let limit = nginx.fileSizeLimit {
-            text += "; content beyond \(ByteSize.rounded(limit)) passes through the gateway"
-        }
+        guard let directive = nginx?.directive else { return text }
+        let isWorker = directive.arguments.first == "worker"
+        text += isWorker ? " in its workers" : " on threads"
+        text += " (\(directive.text))"
+        if isWorker { text += "; a stalled disk stalls the workers and all their clients" }
         return text
     }
 
@@ -95,7 +86,7 @@ struct ReceiveSeen: Seen, Sendable, Equatable {
                 [Fix.location, Fix.module]
             )
         }
-        guard nginx.isOn else {
+        guard !directive.saysOff else {
             return ok(notInUse("'\(directive.text)' at \(directive.place)"))
         }
         guard path != nil else { return skipped(text("no large content was received yet")) }

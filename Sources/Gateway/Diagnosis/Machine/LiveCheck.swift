@@ -34,173 +34,93 @@ package struct LiveCheck {
         answer: DaemonSeen.Answer,
         paths: [String: ContentPath?]?
     ) {
-        let (files, faults) = files
-        let loops = LoopSeen(settings.listen, files)
+        let (dumps, faults) = files
+        let places = dumps.flatMap(\.gateways).filter { $0.leads(to: settings.listen) }
         findings += UnitsSeen.findings(units)
-        look(atSocket: settings.listen, nginx)
+        if case .unix(let path, _, _) = settings.listen {
+            findings.append(SocketSeen(path: path, workers: nginx.workers).finding)
+        } else {
+            findings.append(.skipped("socket", "not tested: listen is \(settings.listen.text)"))
+        }
         let daemon = DaemonSeen(socket: settings.adminSocket, answer: answer, run: units?.run)
         findings.append(daemon.finding)
-        look(atAdmin: settings.adminSocket, nginx, loops)
+        findings.append(Self.admin(settings.adminSocket, dumps, nginx))
         findings += faults
-        if faults.isEmpty || !files.isEmpty { findings += Self.rivals(of: loops.places, files) }
-        look(atLogins: loops, settings, nginx)
+        if faults.isEmpty || !dumps.isEmpty { findings += Self.nginx(places, dumps) }
+        for place in places { look(atLogin: place, settings, nginx) }
         look(atSpool: settings, user)
-        for (name, route) in settings.routes.sorted(by: { $0.key < $1.key }) {
+        let routes = settings.routes.sorted { $0.key < $1.key }
+        for (name, route) in routes {
             for target in route.upstream.targets {
-                connect(target, "upstream", name, route.upstream, loops)
-            }
-            if let service = route.authorization.upstream {
-                for target in service.targets {
-                    connect(
-                        target,
-                        "authorizer",
-                        name,
-                        service,
-                        loops,
-                        at: route.authorization.url
-                    )
+                if case .http(let base) = target,
+                    let loop = places.lazy.compactMap({ $0.loop(base, route: name) }).first
+                {
+                    findings.append(loop)
+                } else {
+                    connect(target, "upstream", name, route.upstream)
                 }
             }
-            if let program = route.inspection.command.first {
-                findings.append(Self.inspection(program, name, user))
-            }
+            connect(route.authorization.upstream, "authorizer", name, at: route.authorization.url)
         }
-        if let service = settings.events.webhook.upstream {
-            for target in service.targets {
-                connect(
-                    target,
-                    "webhook",
-                    "events",
-                    service,
-                    loops,
-                    at: settings.events.webhook.url
-                )
-            }
-        }
+        let webhook = settings.events.webhook
+        connect(webhook.upstream, "webhook", "events", at: webhook.url)
         findings.append(Self.module(nginx))
-        look(atPaths: paths, settings, files, nginx)
-    }
-
-    /// Checks whether nginx writes content into the spool.
-    private mutating func look(
-        atPaths paths: [String: ContentPath?]?,
-        _ settings: Settings,
-        _ files: [NginxDump],
-        _ nginx: NginxProcesses
-    ) {
-        for (name, route) in settings.routes.sorted(by: { $0.key < $1.key }) {
-            var seen = ReceiveSeen(route: name)
-            if route.spoolReceive == .off {
-                seen.path = .off
-            } else if settings.sharesSpool {
-                seen.path = .shared
-            } else if let paths {
-                seen.path = paths[name] ?? nil
-            } else {
+        for (name, route) in routes {
+            // The outer optional is nil if the daemon did not respond.
+            let path: ContentPath?? =
+                route.spoolReceive == .off
+                ? .off : settings.sharesSpool ? .shared : paths.map { $0[name] ?? nil }
+            guard let path else {
                 findings.append(.skipped("receive", "\(name): the daemon was not reached"))
                 continue
             }
-            seen.nginx = LoopSeen(settings.listen, files).lane(ofRoute: name, nginx)
-            findings.append(seen.finding)
-        }
-    }
-
-    private mutating func look(
-        atSocket address: ListenAddress,
-        _ nginx: NginxProcesses
-    ) {
-        switch address {
-        case .unix(let path, _, _):
-            let seen = SocketSeen(path: path, workers: nginx.workers)
-            findings.append(seen.finding)
-        case .tcp, .inherited:
-            findings.append(.skipped("socket", "not tested: listen is \(address.text)"))
+            let nginx = places.first { $0.route == name }?.lane
+            findings.append(ReceiveSeen(route: name, path: path, nginx: nginx).finding)
         }
     }
 
     /// Checks that nginx may connect to the admin socket.
-    private mutating func look(
-        atAdmin path: String,
-        _ nginx: NginxProcesses,
-        _ loops: LoopSeen
-    ) {
-        // Another nginx, or one with several gateways, may use other daemons' sockets.
-        let places = loops.files.flatMap { dump in
-            let isAlone = !dump.gateways.isEmpty && dump.gateways.allSatisfy { loops.isOurs($0) }
-            return dump.adminPlaces.map { (place: $0, socket: dump.socket(of: $0)) }
-                .filter { isAlone || $0.socket == path }
+    private static func admin(
+        _ path: String,
+        _ dumps: [NginxDump],
+        _ nginx: NginxProcesses
+    ) -> Finding {
+        guard dumps.contains(where: { $0.servesAdmin(at: path) }) else {
+            let why = "nginx has no location for the status page and the metrics (admin.conf)"
+            return .skipped("admin", dumps.isEmpty ? NginxProcesses.noFiles : why)
         }
-        guard let first = places.first else {
-            let why =
-                loops.files.isEmpty
-                ? NginxProcesses.noFiles
-                : "nginx has no location for the status page and the metrics (admin.conf)"
-            findings.append(.skipped("admin", why))
-            return
-        }
-        guard places.contains(where: { $0.socket == path }) else {
-            let shown = first.place.location.arguments.joined(separator: " ")
-            findings.append(
-                .failure(
-                    "admin",
-                    "location \(shown) at \(first.place.location.place) passes requests to "
-                        + "\(first.socket ?? "another address"), but the daemon's admin socket is \(path)",
-                    ["fastcgi_pass unix:\(path);  (or change admin-listen in spoolgate.yaml)"]
-                )
-            )
-            return
-        }
-        let seen = SocketSeen(.admin, path: path, workers: nginx.workers)
-        guard seen.state == .listening else {
-            findings.append(.skipped("admin", "no daemon listens on \(path)"))
-            return
-        }
-        findings.append(seen.finding)
+        let seen = SocketSeen(isAdmin: true, path: path, workers: nginx.workers)
+        return seen.isListening
+            ? seen.finding : .skipped("admin", "no daemon listens on \(path)")
     }
 
-    /// Checks the login and ports of the locations that pass uploads to this gateway.
+    /// Checks the login of a location that passes uploads to this gateway.
     private mutating func look(
-        atLogins loops: LoopSeen,
+        atLogin place: NginxPlace,
         _ settings: Settings,
         _ nginx: NginxProcesses
     ) {
-        for dump in loops.files {
-            for place in dump.gateways where loops.isOurs(place) {
-                findings += dump.findings(at: place, workers: nginx.workers)
-                guard let route = settings.routes[place.route] else { continue }
-                let login = NginxLogin(at: place)
-                if route.anonymous == .refuse, route.authorization.url == nil,
-                    let refusal = login.findingOfRefusal(route: place.route)
-                {
-                    findings.append(refusal)
-                }
-                if !route.crossOrigin.origins.isEmpty,
-                    let preflight = login.findingOfPreflight(route: place.route)
-                {
-                    findings.append(preflight)
-                }
+        let login = NginxLogin(at: place)
+        var found = [login.finding(workers: nginx.workers)]
+        if let route = settings.routes[place.route] {
+            if route.anonymous == .refuse, route.authorization.url == nil {
+                found.append(login.findingOfRefusal(route: place.route))
+            }
+            if !route.crossOrigin.origins.isEmpty {
+                found.append(login.findingOfPreflight(route: place.route))
             }
         }
+        findings += found.compactMap { $0 }
     }
 
-    /// Returns failures for other locations that get requests meant for `places`.
-    private static func rivals(of places: [NginxPlace], _ files: [NginxDump]) -> [Finding] {
-        guard !files.isEmpty else {
-            return [.skipped("nginx", NginxProcesses.noFiles)]
-        }
+    /// Returns the locations that pass uploads to this gateway, or a warning if there is none.
+    private static func nginx(_ places: [NginxPlace], _ dumps: [NginxDump]) -> [Finding] {
+        guard !dumps.isEmpty else { return [.skipped("nginx", NginxProcesses.noFiles)] }
         guard !places.isEmpty else {
-            return [
-                .warning(
-                    "nginx",
-                    "no nginx location passes uploads to this gateway",
-                    ["\(Fix.snippet)  (in the server block for uploads)"]
-                )
-            ]
+            let fix = "\(Fix.snippet)  (in the server block for uploads)"
+            return [.warning("nginx", "no nginx location passes uploads to this gateway", [fix])]
         }
-        let faults = places.flatMap(\.rivalFaults)
-        guard faults.isEmpty else { return faults }
-        let shown = places.map { $0.location.arguments.joined(separator: " ") }
-        return [.ok("nginx", "no other location takes paths from \(shown.joined(separator: ", "))")]
+        return places.map(\.found)
     }
 
     private mutating func look(atSpool settings: Settings, _ user: SystemUser) {
@@ -224,19 +144,24 @@ package struct LiveCheck {
         }
     }
 
+    /// Connects to all servers of an authorizer or the webhook, if any.
+    private mutating func connect(
+        _ settings: UpstreamSettings?,
+        _ kind: String,
+        _ name: String,
+        at service: ServiceURL?
+    ) {
+        guard let settings else { return }
+        for target in settings.targets { connect(target, kind, name, settings, at: service) }
+    }
+
     private mutating func connect(
         _ target: UpstreamTarget,
         _ kind: String,
         _ name: String,
         _ settings: UpstreamSettings,
-        _ loops: LoopSeen,
         at service: ServiceURL? = nil
     ) {
-        let loop = loops.finding(target, kind, name, service: service?.requestTarget)
-        if let loop {
-            findings.append(loop)
-            return
-        }
         var seen = UpstreamSeen(check: kind, name: name, target: "")
         seen.authorities = settings.certificateAuthority
         switch target {
@@ -320,23 +245,6 @@ package struct LiveCheck {
         let fix =
             parts.count > 1 ? parts[1] : "start the store, or name another one in spoolgate.yaml"
         return .failure(kind, "\(place): \(parts[0])", [fix])
-    }
-
-    private static func inspection(
-        _ program: String,
-        _ name: String,
-        _ user: SystemUser
-    ) -> Finding {
-        do throws(PathObstacle) {
-            _ = try PathAccess.require(.search, to: program)
-            return .ok("inspect", "\(name): user \(user.name) can run \(program)")
-        } catch {
-            return .failure(
-                "inspect",
-                "\(name): user \(user.name) cannot run \(program)",
-                ["chmod a+x \(program)"]
-            )
-        }
     }
 
     private static func module(_ nginx: NginxProcesses) -> Finding {

@@ -1,6 +1,6 @@
 // The output of `nginx -T`, parsed into directives with file and line.
 //
-// Pure, except for running `nginx -v` and reading password files.
+// Pure, except for reading password files.
 
 import Glibc
 
@@ -16,18 +16,31 @@ struct NginxDirective: Sendable, Equatable {
     var arguments: ArraySlice<String> { words.dropFirst() }
     var place: String { "\(file):\(line)" }
     var text: String { words.joined(separator: " ") + (block == nil ? ";" : " {") }
+
+    /// Returns the directives with this name in the block.
+    func all(_ name: String) -> [NginxDirective] { (block ?? []).filter { $0.name == name } }
+
+    /// Returns whether a server block listens on a port, and unless `addresses` is nil, at one of them.
+    func listens(on port: UInt16, at addresses: [String]? = nil) -> Bool {
+        let told = all("listen").compactMap(\.arguments.first)
+        return (told.isEmpty ? ["80"] : told).contains { text in
+            // `80`, `192.0.2.1:80`, `[::1]:80`, `*:80`, `192.0.2.1` or `unix:…`.
+            if let number = UInt16(text) { return number == port }
+            let colon = text.hasSuffix("]") ? nil : text.lastIndex(of: ":")
+            let own = colon.map { UInt16(text[text.index(after: $0)...]) ?? 0 } ?? 80
+            let host = text[..<(colon ?? text.endIndex)].filter { !"[]".contains($0) }
+            let isAny = ["*", "0.0.0.0", "::", "localhost"].contains(host)
+            return own == port && (isAny || addresses?.contains(host) ?? true)
+        }
+    }
 }
 
 /// The configuration of one nginx: its main file and all included files.
 package struct NginxDump: Sendable {
     /// The directives, with those of an included file in place of its `include`, as in nginx.
     let directives: [NginxDirective]
-    /// The directory of the main file, to which relative paths refer.
-    let folder: String
-    /// The version of nginx; nil if unknown.
-    var version: NginxVersion?
-    /// The password files that were read, keyed by path.
-    private(set) var passwordFiles: [String: PasswordFile] = [:]
+    /// All locations that pass uploads to a gateway, with their password files.
+    let gateways: [NginxPlace]
 
     private static let mark = "# configuration file "
     /// The maximum depth of nested includes.
@@ -47,35 +60,21 @@ package struct NginxDump: Sendable {
             var reader = NginxReader(file.text.joined(separator: "\n"), file: file.name)
             return (file.name, reader.directives())
         }
-        guard let main = parsed.first else {
-            (directives, folder) = ([], "")
-            return
-        }
-        folder = main.0.lastIndex(of: "/").map { String(main.0[..<$0]) } ?? ""
+        let main = parsed.first ?? ("", [])
+        // Relative paths refer to the directory of the main file.
+        let folder = main.0.lastIndex(of: "/").map { String(main.0[..<$0]) } ?? ""
         directives = Self.expand(main.1, from: parsed, folder: folder, depth: 0)
-    }
-
-    /// Parses the output of `command` (`nginx -T`), and reads nginx's version and the password files.
-    init(_ text: String, by command: [String]) {
-        self.init(text)
-        let asking = command.map { $0 == "-T" ? "-v" : $0 }
-        if asking != command {
-            version = SystemCommand.errors(of: asking).flatMap { NginxVersion($0) }
+        let hasModule = directives.contains {
+            $0.name == "load_module" && $0.text.contains("/ngx_http_interim_module.so")
         }
-        for place in gateways {
-            guard let path = NginxLogin(at: place).passwordFile(below: folder) else { continue }
-            passwordFiles[path] = passwordFiles[path] ?? PasswordFile(at: path)
-        }
-    }
-
-    /// Returns the password file of a location, if it was read.
-    func passwordFile(at place: NginxPlace) -> PasswordFile? {
-        NginxLogin(at: place).passwordFile(below: folder).flatMap { passwordFiles[$0] }
-    }
-
-    func findings(at place: NginxPlace, workers: Set<Credentials>) -> [Finding] {
-        cleartextHTTP2(at: place)
-            + NginxLogin(at: place).findings(passwordFile(at: place), workers: workers)
+        gateways = Self.places(in: directives).filter { $0.isGateways && !$0.isAdmin }
+            .map { place in
+                var place = place
+                place.loadsModule = hasModule
+                let path = NginxLogin(at: place).passwordFile(below: folder)
+                place.passwords = path.map(PasswordFile.read)
+                return place
+            }
     }
 
     private static func expand(
@@ -99,143 +98,100 @@ package struct NginxDump: Sendable {
         }
     }
 
-    /// Returns the unix socket to which a location passes requests, if any.
-    func socket(of place: NginxPlace) -> String? {
-        guard let target = place.value(of: "fastcgi_pass")?.arguments.first else { return nil }
-        if let path = Self.socket(target) { return path }
-        for http in directives where http.name == "http" {
-            let upstream = (http.block ?? []).first {
-                $0.name == "upstream" && $0.arguments.first == target
-            }
-            let servers = (upstream?.block ?? []).filter { $0.name == "server" }
-            if let path = servers.lazy.compactMap({ $0.arguments.first.flatMap(Self.socket) }).first
-            {
-                return path
-            }
-        }
-        return nil
-    }
-
-    private static func socket(_ target: String) -> String? {
-        target.hasPrefix("unix:")
-            ? String(target.dropFirst(5).prefix { $0 != ":" }) : nil
-    }
-
-    /// Returns the locations that match a URL and pass requests to a FastCGI server, best match first.
-    ///
-    /// Sorted by the server block's port, name and `default_server`, as in nginx. In a block, the gateway's locations
-    /// precede others. If the block with this port and name has no such location, the result is empty or, if the block
-    /// is a proxy, contains only the locations on other ports.
-    func locations(of path: String, host: String, port: UInt16) -> [NginxPlace] {
-        var found: [(place: NginxPlace, rank: Int)] = []
-        var isBehind = false
-        for http in directives where http.name == "http" {
-            for server in http.block ?? [] where server.name == "server" {
-                let named = (server.block ?? []).contains {
-                    $0.name == "server_name" && $0.arguments.contains(host)
-                }
-                let listens = (server.block ?? []).filter { $0.name == "listen" }
-                let ours = listens.filter { NginxListen($0.arguments.first ?? "").port == port }
-                let isHeard = listens.isEmpty ? port == 80 : !ours.isEmpty
-                let isDefault = ours.contains { $0.arguments.contains("default_server") }
-                let rank =
-                    (isHeard ? Self.heard : 0) + (named ? 40_000 : 0) + (isDefault ? 20_000 : 0)
-                let places = found.count
-                collect([server, http], path, rank, into: &found)
-                if isHeard, named, found.count == places {
-                    guard Self.handsOn(server) else { return [] }
-                    isBehind = true
-                }
-            }
-        }
-        return found.filter { !isBehind || $0.rank < Self.heard }
-            .sorted { $0.rank > $1.rank }.map(\.place)
-    }
-
-    /// The rank of the requested port, higher than the sum of all other ranks.
-    private static let heard = 80_000
-
-    /// Returns whether a block, or a nested block, contains `proxy_pass`.
-    private static func handsOn(_ block: NginxDirective) -> Bool {
-        (block.block ?? []).contains { $0.name == "proxy_pass" || handsOn($0) }
-    }
-
-    /// All locations that pass uploads to a gateway.
-    var gateways: [NginxPlace] { places(where: \.isGateways).filter { !isAdmin($0) } }
-
-    var adminPlaces: [NginxPlace] {
-        places { $0.block?.contains { $0.name == "fastcgi_pass" } ?? false }.filter(isAdmin)
-    }
-
-    /// Returns whether a location is the one in admin.conf, or its socket is named `admin.sock`.
-    private func isAdmin(_ place: NginxPlace) -> Bool {
-        place.path == "/-/spoolgate/" || socket(of: place)?.hasSuffix("/admin.sock") ?? false
-    }
-
-    private func places(where isMeant: (NginxDirective) -> Bool) -> [NginxPlace] {
+    private static func places(in directives: [NginxDirective]) -> [NginxPlace] {
         func collect(_ around: [NginxDirective]) -> [NginxPlace] {
-            (around.first?.block ?? []).flatMap { directive -> [NginxPlace] in
-                guard ["http", "server", "location"].contains(directive.name) else { return [] }
-                let inner = [directive] + around
-                let own = isMeant(directive) ? [NginxPlace(around: inner)] : []
-                return own + collect(inner)
+            (around[0].all("server") + around[0].all("location")).flatMap { inner in
+                let place = NginxPlace(around: [inner] + around)
+                return (inner.name == "location" ? [place] : []) + collect(place.around)
             }
         }
         return directives.filter { $0.name == "http" }.flatMap { collect([$0]) }
     }
 
-    private func collect(
-        _ around: [NginxDirective],
-        _ path: String,
-        _ rank: Int,
-        into found: inout [(place: NginxPlace, rank: Int)]
-    ) {
-        for location in around.first?.block ?? [] where location.name == "location" {
-            let place = NginxPlace(around: [location] + around)
-            if place.value(of: "fastcgi_pass") != nil, let length = place.match(path) {
-                found.append((place, rank + length + (location.isGateways ? 10_000 : 0)))
-            }
-            collect([location] + around, path, rank, into: &found)
+    /// Returns whether a location passes requests to the admin socket at `path`.
+    func servesAdmin(at path: String) -> Bool {
+        Self.places(in: directives).contains { $0.socket == path }
+    }
+
+    /// Returns the location that passes requests for a URL to a gateway, if any.
+    ///
+    /// The server block is one with this port and name. If no block has the port, as behind a proxy that ends TLS, the
+    /// name decides; if none has the name, any location is possible.
+    func gateway(of path: String, host: String, port: UInt16) -> NginxPlace? {
+        let servers = directives.filter { $0.name == "http" }.flatMap { $0.all("server") }
+        let listening = servers.filter { $0.listens(on: port) }
+        let all = listening.isEmpty ? servers : listening
+        let named = all.filter { server in
+            server.all("server_name").contains { $0.arguments.contains(host) }
         }
+        return gateways.filter { place in
+            path.hasPrefix(place.path)
+                && (named.isEmpty ? all : named).contains { $0 == place.server }
+        }.max { $0.path.utf8.count < $1.path.utf8.count }
     }
 }
 
-struct NginxPlace: Sendable {
-    /// The location, then the blocks that enclose it, from the innermost to `http`.
-    let around: [NginxDirective]
+/// The grammar of nginx's files: words, quotes, comments, `;` and blocks.
+struct NginxReader {
+    private var rest: Substring
+    private var line = 1
+    private let file: String
 
-    var location: NginxDirective { around[0] }
-
-    /// Returns the rank of this location for a path, or nil if the path does not match.
-    ///
-    /// The highest rank has precedence; a prefix ranks by its length.
-    func match(_ path: String) -> Int? {
-        switch location.match {
-        case .exact(let exact)?: exact == path ? 9_000 : nil
-        case .pattern?: 0
-        case .prefix(let prefix, _)?: path.hasPrefix(prefix) ? prefix.utf8.count : nil
-        case .named?, nil: nil
-        }
+    init(_ text: String, file: String) {
+        rest = Substring(text)
+        self.file = file
     }
 
-    /// Returns the directives in effect: those with this name in the innermost block that has any.
-    func values(of name: String) -> [NginxDirective] {
-        around.lazy.map { ($0.block ?? []).filter { $0.name == name } }.first { !$0.isEmpty } ?? []
-    }
-
-    /// Returns the directive in effect with this name and, unless `first` is nil, this first parameter.
-    func value(of name: String, _ first: String? = nil) -> NginxDirective? {
-        for block in around {
-            let found = (block.block ?? []).last {
-                $0.name == name && (first == nil || $0.arguments.first == first)
-            }
-            if let found { return found }
-            // A block does not inherit `fastcgi_pass`, and inherits `fastcgi_param` only if the block itself has none.
-            if name == "fastcgi_pass" { return nil }
-            if name == "fastcgi_param", block.block?.contains(where: { $0.name == name }) ?? false {
-                return nil
+    /// Parses the directives up to the end of the block or the file.
+    mutating func directives() -> [NginxDirective] {
+        var all: [NginxDirective] = []
+        var words: [String] = []
+        var start = 1
+        while let character = next() {
+            if ";{}".contains(character) { rest.removeFirst() }
+            switch character {
+            case "}": return all
+            case ";", "{":
+                let block = character == "{" ? directives() : nil
+                if block != nil || !words.isEmpty {
+                    all.append(NginxDirective(words: words, file: file, line: start, block: block))
+                }
+                words = []
+            default:
+                if words.isEmpty { start = line }
+                words.append(word())
             }
         }
-        return nil
+        return all
+    }
+
+    /// Skips white space and comments, and returns the next character.
+    private mutating func next() -> Character? {
+        while let character = rest.first, character.isWhitespace || character == "#" {
+            if character == "\n" { line += 1 }
+            rest = character == "#" ? rest.drop { $0 != "\n" } : rest.dropFirst()
+        }
+        return rest.first
+    }
+
+    private mutating func word() -> String {
+        var word = ""
+        let quote = rest.first.flatMap { "\"'".contains($0) ? $0 : nil }
+        if quote != nil { rest.removeFirst() }
+        while let character = rest.first {
+            // `${name}` is part of a word; any other `{` begins a block.
+            let isBlock = character == "{" && word.last != "$"
+            if quote == nil, character.isWhitespace || character == ";" || isBlock { break }
+            rest.removeFirst()
+            if character == quote { break }
+            if character == "\n" { line += 1 }
+            // Before other characters, such as a dot in a regular expression, the backslash stays.
+            if character == "\\", let escaped = rest.first, "\"'\\".contains(escaped) {
+                word.append(rest.removeFirst())
+            } else {
+                word.append(character)
+            }
+        }
+        return word
     }
 }

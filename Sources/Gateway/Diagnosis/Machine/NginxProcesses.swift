@@ -7,13 +7,9 @@ import SpoolgateTextFormats
 /// The user and groups with which the kernel checks a process's permissions.
 struct Credentials: Sendable, Equatable, Hashable {
     var user: UInt32
-    /// Whether the real and the saved user differ from `user`, as in a program that another user started set-uid.
-    var isMixed = false
     var groups: Set<UInt32>
-    /// The ID of the primary group, or nil if unknown.
-    var group: UInt32?
-
-    var mainGroup: UInt32 { group ?? groups.min() ?? 0 }
+    /// The ID of the primary group.
+    var group: UInt32 = 0
 }
 
 extension Credentials {
@@ -31,7 +27,6 @@ extension Credentials {
         else { return nil }
         self.init(
             user: users[3],
-            isMixed: Set(users).count > 1,
             groups: Set([groups[3]] + (values["Groups"] ?? [])),
             group: groups[3]
         )
@@ -51,8 +46,6 @@ package struct NginxProcesses: Sendable {
     private(set) var workers: Set<Credentials> = []
     /// Whether an nginx has loaded `ngx_http_interim_module`; nil if this process's user may inspect no nginx.
     private(set) var hasModule: Bool?
-    /// The workers' smallest limit on file sizes, in bytes; nil if unlimited or unknown.
-    private(set) var fileSizeLimit: Int64?
     /// The master processes that root or this process's user started, with the commands that print their
     /// configurations.
     private var masters: [(process: String, command: [String])] = []
@@ -73,7 +66,7 @@ package struct NginxProcesses: Sendable {
         let wanted = command.map { Self.files(of: $0[...]) }
         guard let names = try? Directory(path: "/proc").names() else { return }
         var found: Set<String> = []
-        var children: [(master: String, status: String, limit: Int64?)] = []
+        var children: [(master: String, status: String)] = []
         for name in names where name.utf8.allSatisfy({ (0x30...0x39).contains($0) }) {
             // A process may end during its inspection.
             guard
@@ -81,8 +74,7 @@ package struct NginxProcesses: Sendable {
                 let status = try? TextFile.read("/proc/\(name)/status", limit: Self.limit)
             else { continue }
             if title.hasPrefix("nginx: worker"), let master = Self.parent(status) {
-                let limits = try? TextFile.read("/proc/\(name)/limits", limit: Self.limit)
-                children.append((master, status, limits.flatMap(Self.fileSizeLimit)))
+                children.append((master, status))
             }
             guard title.hasPrefix(Self.master) else { continue }
             let words = title.dropFirst(Self.master.count).split { " \0".contains($0) }
@@ -98,23 +90,14 @@ package struct NginxProcesses: Sendable {
         }
         let own = children.filter { found.contains($0.master) }
         workers = Set(own.compactMap { Credentials(status: $0.status) })
-        fileSizeLimit = own.compactMap(\.limit).min()
-    }
-
-    /// Returns the limit on file sizes in /proc/PID/limits, in bytes; nil without a limit.
-    static func fileSizeLimit(_ limits: String) -> Int64? {
-        let name = "Max file size "
-        return limits.split(separator: "\n").first { $0.hasPrefix(name) }
-            .flatMap { $0.dropFirst(name.count).split(separator: " ").first }
-            .flatMap { Int64(digits: $0) }
     }
 
     /// Adds a master process, with the command that prints its configuration, to `masters`.
     ///
-    /// Ignores users other than root and this process's user, because other users could name any program to run: the
-    /// title of a process is what its user chose, even if the program is set-uid. Therefore the kernel names the program.
+    /// Ignores users other than root and this process's user, because other users could name any program to run. The
+    /// title of a process is what its user chose, even if it runs as root, so the kernel names the program.
     private mutating func note(_ words: [String], _ status: String, of process: String) {
-        guard let owner = Credentials(status: status), !owner.isMixed,
+        guard let owner = Credentials(status: status),
             owner.user == 0 || owner.user == SystemUser.current.number,
             let program = Self.program(of: process)
         else { return }
@@ -133,7 +116,7 @@ package struct NginxProcesses: Sendable {
         var (files, faults): ([NginxDump], [Finding]) = ([], [])
         for (process, command) in masters {
             switch SystemCommand.output(of: command) {
-            case .success(let text): files.append(NginxDump(text, by: command))
+            case .success(let text): files.append(NginxDump(text))
             case .failure(let fault):
                 let finding = LocalCheck.unread(fault.reason)
                 // A user who may not read nginx's files learns nothing about them. A process that ended may have taken

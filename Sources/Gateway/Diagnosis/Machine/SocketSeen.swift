@@ -1,66 +1,89 @@
 // The check of a gateway's socket: it exists, a process listens, and nginx may connect.
+//
+// Only owner, group and mode count; access control lists are ignored.
 
 import SpoolgatePosix
 import SpoolgateTextFormats
 
-struct SocketSeen: Seen, Sendable {
-    enum Kind: Sendable, Equatable {
-        case uploads
-        /// The admin socket, which the daemon creates with the group of the socket for uploads.
-        case admin
-    }
-
-    enum State: Sendable, Equatable {
-        case listening
-        /// The reason why the socket is missing or not accessible.
-        case unreachable(String)
-        /// The socket exists, but no process listens.
-        case deaf
-    }
-
-    var check: String { kind == .uploads ? "socket" : "admin" }
-    var kind = Kind.uploads
+/// A path and the permissions of each directory on it.
+struct PathWay: Sendable, Equatable {
     var path: String
-    var state: State
-    /// Each directory from the root on, then the socket; empty if the socket is not accessible.
-    var way: [PathFacts]
+    /// Each directory from the root on, then the file; empty if the path is not accessible.
+    var facts: [PathFacts] = []
+    /// The reason why the path is not accessible, if any.
+    var obstacle: String?
+    var isMissing = false
+
+    var last: PathFacts? { facts.last }
+
+    /// Returns the first directory that a process may not enter, if any.
+    func closed(to process: Credentials) -> PathFacts? {
+        facts.dropLast().first { !process.has(.search, to: $0) }
+    }
+}
+
+extension PathWay {
+    /// Inspects an absolute path.
+    init(to path: String) {
+        self.init(path: path)
+        do throws(PathObstacle) {
+            var way = [try PathAccess.require([], to: path)]
+            while let first = way.first?.path, first != "/" {
+                way.insert(try PathAccess.require([], to: PathAccess.parent(of: first)), at: 0)
+            }
+            facts = way
+        } catch {
+            obstacle = "\(path) \(words(error))"
+        }
+    }
+
+    private mutating func words(_ obstacle: PathObstacle) -> String {
+        switch obstacle {
+        case .missing(let missing, _):
+            isMissing = true
+            return missing == path ? "does not exist" : "does not exist (\(missing) is missing)"
+        case .notDirectory(let facts), .denied(let facts, _, _), .readOnly(let facts):
+            return "cannot be accessed: \(facts.path) (\(facts.description))"
+        case .failed(let error): return "cannot be accessed: \(error)"
+        }
+    }
+}
+
+struct SocketSeen: Seen, Sendable {
+    var check: String { isAdmin ? "admin" : "socket" }
+    /// Whether it is the admin socket, which the daemon creates with the group of the socket for uploads.
+    var isAdmin = false
+    var way: PathWay
+    /// Whether a process listens, as far as this user may know.
+    var isListening = true
     /// The users and groups of nginx's workers; empty if no worker runs.
     var workers: Set<Credentials>
 }
 
 extension SocketSeen {
-    init(
-        _ kind: Kind = .uploads,
-        path: String,
-        workers: Set<Credentials>
-    ) {
-        let way = PathWay(to: path)
-        self.init(kind: kind, path: path, state: .listening, way: way.facts, workers: workers)
-        if let obstacle = way.obstacle {
-            state = .unreachable(obstacle)
-        } else if (try? LocalSocket.isListening(path)) == false {
-            // `try?`: a socket that this user may not connect to counts as listening.
-            state = .deaf
-        }
+    init(isAdmin: Bool = false, path: String, workers: Set<Credentials>) {
+        self.init(isAdmin: isAdmin, way: PathWay(to: path), workers: workers)
+        // `try?`: a socket that this user may not connect to counts as listening.
+        isListening = way.obstacle == nil && (try? LocalSocket.isListening(path)) != false
     }
 
     var finding: Finding {
-        switch state {
-        case .unreachable(let why):
+        let path = way.path
+        if let obstacle = way.obstacle {
             return failure(
-                why,
+                obstacle,
                 [
                     "systemctl enable --now spoolgate.socket; systemctl status spoolgate.socket spoolgate"
                 ]
             )
-        case .deaf:
+        }
+        guard isListening else {
             return failure(
                 "no process listens on \(path): the gateway does not run",
                 [
                     "systemctl start spoolgate.socket spoolgate; journalctl -u spoolgate  (shows why it ended)"
                 ]
             )
-        case .listening: break
         }
         guard let socket = way.last else { return ok(path) }
         // An unrelated nginx may also run on this machine.
@@ -77,18 +100,17 @@ extension SocketSeen {
 
     private func refusal(of worker: Credentials) -> Finding? {
         let name = SystemUser.name(ofUser: worker.user)
-        if let directory = PathWay(path: path, facts: way).closed(to: worker) {
+        if let directory = way.closed(to: worker) {
             return failure(
                 "nginx's user \(name) may not pass \(directory.path) (\(directory.description))",
                 ["chmod o+x \(directory.path.shellWord)"]
             )
         }
         guard let socket = way.last, !worker.has(.write, to: socket) else { return nil }
-        let group = SystemUser.name(ofGroup: worker.mainGroup)
-        let what = kind == .uploads ? "" : ": the status page and the metrics return 502"
+        let what = isAdmin ? ": the status page and the metrics return 502" : ""
         return failure(
-            "nginx's user \(name) may not connect to \(path) (\(socket.description))\(what)",
-            fixes(group)
+            "nginx's user \(name) may not connect to \(way.path) (\(socket.description))\(what)",
+            fixes(SystemUser.name(ofGroup: worker.group))
         )
     }
 
@@ -96,19 +118,14 @@ extension SocketSeen {
         let restart =
             "systemctl stop spoolgate.service && systemctl restart spoolgate.socket "
             + "&& systemctl start spoolgate.service"
-        var fixes = [
+        let follow =
+            "systemctl restart spoolgate  (if nginx may connect to spoolgate.sock: admin.sock gets "
+            + "its group at each start)"
+        return (isAdmin ? [follow] : []) + [
             "systemctl edit spoolgate.socket: [Socket], SocketGroup=\(group), SocketMode=0660; then "
                 + restart,
             "socket-group: \(group) and socket-mode: \"0660\"  (in spoolgate.yaml, if the daemon "
                 + "binds the socket itself)",
         ]
-        if kind == .admin {
-            fixes.insert(
-                "systemctl restart spoolgate  (if nginx may connect to spoolgate.sock: admin.sock gets "
-                    + "its group at each start)",
-                at: 0
-            )
-        }
-        return fixes
     }
 }

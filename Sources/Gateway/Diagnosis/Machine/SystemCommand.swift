@@ -11,19 +11,6 @@ enum SystemCommand {
 
     /// Returns a program's standard output, or a one-line reason if the program failed.
     static func output(of command: [String]) -> Result<String, SystemCommandFault> {
-        run(command).map(\.output)
-    }
-
-    /// Returns a program's standard error, or nil if the program failed.
-    static func errors(of command: [String]) -> String? {
-        // `try?`: the caller does not need the reason.
-        try? run(command).get().errors
-    }
-
-    private static func run(
-        _ command: [String]
-    ) -> Result<(output: String, errors: String), SystemCommandFault> {
-        let name = command.joined(separator: " ")
         guard let program = command.first.flatMap(path) else {
             return .failure(.init(reason: "\(command.first ?? "") is not installed"))
         }
@@ -33,21 +20,15 @@ enum SystemCommand {
                 environment: [("PATH", places.joined(separator: ":")), ("LC_ALL", "C")],
                 limit: limit
             )
-            let end = process.wait(until: .after(timeout))
-            guard end == .exited(0) else {
+            guard process.wait(until: .after(timeout)) == .exited(0) else {
                 let lines = String(decoding: process.errors, as: UTF8.self).split(separator: "\n")
                 // nginx's last line only says that the test failed.
                 let words =
                     lines.first { $0.contains("[emerg]") } ?? lines.last
                     ?? "failed without a message"
-                return .failure(.init(reason: "\(name): \(words)"))
+                return .failure(.init(reason: "\(command.joined(separator: " ")): \(words)"))
             }
-            return .success(
-                (
-                    String(decoding: process.output, as: UTF8.self),
-                    String(decoding: process.errors, as: UTF8.self)
-                )
-            )
+            return .success(String(decoding: process.output, as: UTF8.self))
         } catch {
             return .failure(.init(reason: "\(error)"))
         }

@@ -127,8 +127,7 @@ struct Probe: SpoolgateCommand {
         if local {
             let check = LocalCheck(
                 of: url,
-                nginx: (nginx ?? "nginx -T").split(separator: " ").map(String.init),
-                fields: HTTPFields(header)
+                nginx: (nginx ?? "nginx -T").split(separator: " ").map(String.init)
             )
             for finding in check.findings { report.tell(finding) }
             machine = check
@@ -146,7 +145,7 @@ struct Probe: SpoolgateCommand {
         }
         question.lane = machine?.lane
         let probe = UploadProbe(question, isStopped: { stop.isAsked }) { finding in
-            report.tell(machine?.placed(finding) ?? finding)
+            report.tell(machine?.following(finding) ?? finding)
         }
         probe.run()
         if stop.isAsked {
