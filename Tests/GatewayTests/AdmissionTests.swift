@@ -44,16 +44,10 @@ import Testing
 
     @Test("0 means unlimited, and one client still waits in at most a quarter of the threads")
     func unbounded() throws {
-        let admission = admission(threads: 400) {
-            $0.clients.maximumConcurrent = 0
-            $0.maximumWaitingThreads = 0
-        }
-        for client in [alice, bob, ClientName(owner: "carol", address: nil)] {
-            for number in 0...100 {
-                let answer = admission.admit(client, isShort: false)
-                let refusal = admission.startWaiting(try #require(ticket(answer)))
-                #expect(refusal == (number < 100 ? nil : .clientWaits))
-            }
+        let admission = admission(threads: 400) { $0.clients.maximumConcurrent = 0 }
+        for number in 0...200 {
+            let visit = try #require(ticket(admission.admit(alice, isShort: false)))
+            #expect(admission.startWaiting(visit) == (number < 100 ? nil : .clientWaits))
         }
     }
 
@@ -131,21 +125,21 @@ import Testing
 
     @Test("waiting requests are limited, per client and in total; nothing stays counted")
     func waiting() throws {
-        let admission = admission { $0.maximumWaitingThreads = 6 }
-        func visits(_ client: ClientName) -> [AdmissionTicket] {
-            (0..<8).compactMap { _ in ticket(admission.admit(client, isShort: false))
-            }
+        let admission = admission(threads: 20)
+        func visits(_ client: ClientName, _ count: Int) -> [AdmissionTicket] {
+            (0..<count).compactMap { _ in ticket(admission.admit(client, isShort: false)) }
         }
-        let (mine, others) = (visits(alice), visits(bob))
-        #expect(mine.prefix(4).allSatisfy { admission.startWaiting($0) == nil })
-        #expect(admission.startWaiting(mine[4]) == .clientWaits)
-        #expect(others.prefix(2).allSatisfy { admission.startWaiting($0) == nil })
-        #expect(admission.startWaiting(others[2]) == .tooManyWait)
-        let place = WaitingPlace(admission, for: others[2])
+        let carol = ClientName(owner: "carol", address: nil)
+        let (mine, others) = (visits(alice, 6), visits(bob, 5) + visits(carol, 1))
+        #expect(mine.prefix(5).allSatisfy { admission.startWaiting($0) == nil })
+        #expect(admission.startWaiting(mine[5]) == .clientWaits)
+        #expect(others.prefix(5).allSatisfy { admission.startWaiting($0) == nil })
+        #expect(admission.startWaiting(others[5]) == .tooManyWait)
+        let place = WaitingPlace(admission, for: others[5])
         #expect(!place.take())
         #expect(place.refusal == .tooManyWait)
         place.giveBack()
-        for ticket in mine.prefix(4) + others.prefix(2) { admission.stopWaiting(ticket) }
+        for ticket in mine.prefix(5) + others.prefix(5) { admission.stopWaiting(ticket) }
         for ticket in mine + others { admission.leave(ticket) }
         #expect(admission.load == (0, 0))
     }

@@ -53,7 +53,7 @@ import Testing
             socket-group: web
             log-level: debug
             spool: {directory: /srv/spool, reserve: 1GiB, quota: 2TiB, maximum-uploads: 3}
-            threads: {maximum: 2, maximum-waiting: 4}
+            threads: {maximum: 2}
             clients: {maximum-concurrent: 5, maximum-uploads: 6}
             timeouts: {stall: 1500ms, drain: 0s, in-use: 2m}
             delivery: {maximum-concurrent: 3}
@@ -96,7 +96,6 @@ import Testing
         expected.spoolQuota = 2 << 40
         expected.maximumThreads = 2
         expected.maximumUploads = 3
-        expected.maximumWaitingThreads = 4
         expected.clients.maximumConcurrent = 5
         expected.clients.maximumUploads = 6
         expected.stallTimeout = .milliseconds(1500)
@@ -173,7 +172,7 @@ import Testing
             log-level: debug
             log-queries: true
             spool: {directory: /s, reserve: 1B, quota: 1B, maximum-uploads: 1}
-            threads: {maximum: 2, maximum-waiting: 4}
+            threads: {maximum: 2}
             timeouts: {stall: 1s, drain: 1s, in-use: 1s}
             delivery: {maximum-concurrent: 1}
             routes: {default: {reply: accepted}}

@@ -120,7 +120,7 @@ extension SettingsTests {
         ),
         Wrong(
             "threads: {reserve: 1, spare: 1}\n",
-            "1:23: threads.spare: unknown setting; valid settings: maximum, maximum-waiting"
+            "1:23: threads.spare: unknown setting; valid settings: maximum"
         ),
         Wrong("- listen\n", "1:1: the settings must be a mapping of keys to values"),
         Wrong("listen", "1:1: the settings must be a mapping of keys to values"),

@@ -17,23 +17,17 @@ extension RequestBounds {
         self.init(
             total: threads.maximum,
             reserve: threads.reserve,
-            ofClient: Self.bound(
-                settings.clients.maximumConcurrent,
-                otherwise: threads.maximum / 2
-            ),
+            ofClient: Self.ofClient(settings, half: max(1, threads.maximum / 2)),
             waitingOfClient: max(1, threads.maximum / 4),
-            waiting: Self.bound(settings.maximumWaitingThreads, otherwise: threads.maximum / 2),
+            waiting: max(1, threads.maximum / 2),
             reserveOfClient: max(1, threads.reserve / 4),
             atDoor: ThreadBudget.turningAway / 2
         )
     }
 
-    private static func bound(_ set: Int?, otherwise derived: Int) -> Int {
-        switch set {
-        case 0: .max
-        case let set?: set
-        case nil: max(1, derived)
-        }
+    private static func ofClient(_ settings: Settings, half: Int) -> Int {
+        let set = settings.clients.maximumConcurrent
+        return set == 0 ? .max : set ?? half
     }
 }
 

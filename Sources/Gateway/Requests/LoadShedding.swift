@@ -69,11 +69,11 @@ extension UploadRequest {
 }
 
 extension Refusal {
-    /// The exceeded limit: a setting, or `clients.waiting`; nil if the refusal has another reason.
+    /// The exceeded limit: a setting, `threads.waiting` or `clients.waiting`; nil if the refusal has another reason.
     fileprivate var bound: String? {
         switch self {
         case .busy: "threads.maximum"
-        case .tooManyWait: "threads.maximum-waiting"
+        case .tooManyWait: "threads.waiting"
         case .clientBusy: "clients.maximum-concurrent"
         case .clientWaits: "clients.waiting"
         case .clientHasUploads: "clients.maximum-uploads"

@@ -31,8 +31,6 @@ package struct Settings: Sendable, Equatable {
     package var maximumUploads = 1_000_000
     /// The maximum number of concurrent requests; each uses one thread.
     package var maximumThreads = 4096
-    /// The maximum number of requests that wait for others; 0 means no limit, nil half of `maximumThreads`.
-    package var maximumWaitingThreads: Int?
     package var clients = ClientSettings()
     /// The maximum time without receiving a byte from the web server or sending one to it.
     package var stallTimeout = Duration.seconds(60)

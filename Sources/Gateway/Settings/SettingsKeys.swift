@@ -28,7 +28,6 @@ extension Settings {
             Key("spool.quota", \.spoolQuota, .size(0...(1 << 50)), needsRestart: true),
             Key("spool.maximum-uploads", \.maximumUploads, .integer(0...100_000_000)),
             Key("threads.maximum", \.maximumThreads, .integer(1...65_536), needsRestart: true),
-            Key("threads.maximum-waiting", \.maximumWaitingThreads, .integer(0...65_536)),
             Key("clients.maximum-concurrent", \.clients.maximumConcurrent, .integer(0...65_536)),
             Key("clients.maximum-uploads", \.clients.maximumUploads, .integer(0...100_000_000)),
             Key("timeouts.stall", \.stallTimeout, .duration(1...86_400), needsRestart: true),
@@ -58,6 +57,7 @@ extension Settings {
         "clients.maximum-waiting":
             "the waiting requests of one client may use a quarter of the threads",
         ".inspect.status": "the client of a refused upload always gets 422",
+        "threads.maximum-waiting": "half of threads.maximum may wait",
     ]
 
     /// Every setting's dotted key and value as written in a file, in the file's order.
