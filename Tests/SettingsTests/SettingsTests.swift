@@ -189,31 +189,21 @@ import Testing
 
     @Test("a setting of an earlier version has no effect, and its line is named")
     func removed() throws {
-        let text = """
-            threads:
-              minimum-spare: 1
-              maximum: 2
-              reserve: none
-            clients: {maximum-waiting: }
-            routes:
-              a:
-                inspect: {status: 403}
-            """
+        let text = "threads:\n  maximum-waiting: many\n  maximum: 2\n"
         let settings = try Settings(text, file: "f")
         #expect(settings.maximumThreads == 2)
         #expect(
             settings.ignored.map(\.description) == [
-                "f:2:18: threads.minimum-spare: this setting was removed and is ignored: 16 threads are "
-                    + "always ready; remove the line",
-                "f:4:12: threads.reserve: this setting was removed and is ignored: 64 threads "
-                    + "beyond threads.maximum always serve offset retrievals and cancellations; remove "
-                    + "the line",
-                "f:5:28: clients.maximum-waiting: this setting was removed and is ignored: the "
-                    + "waiting requests of one client may use a quarter of the threads; remove the line",
-                "f:8:23: routes.a.inspect.status: this setting was removed and is ignored: the "
-                    + "client of a refused upload always gets 422; remove the line",
+                "f:2:20: threads.maximum-waiting: this setting was removed and is ignored: half of "
+                    + "threads.maximum may wait; remove the line"
             ]
         )
+        for (key, replacement) in Settings.removed {
+            let words = (key.hasPrefix(".") ? "routes.a" : "") + key
+            let line = words.split(separator: ".").reversed().reduce("x") { "{\($1): \($0)}" }
+            let ignored = try Settings(line, file: "f").ignored.map(\.description)
+            #expect(ignored.count == 1 && ignored[0].contains(": \(replacement); remove"), "\(key)")
+        }
         #expect(try Settings("threads: {maximum: 2}", file: "f").ignored == [])
     }
 

@@ -119,8 +119,8 @@ extension SettingsTests {
             "1:34: routes.a.inspect.command: 'clamdscan' is not an absolute path without NUL"
         ),
         Wrong(
-            "threads: {reserve: 1, spare: 1}\n",
-            "1:23: threads.spare: unknown setting; valid settings: maximum"
+            "threads: {maximum-waiting: 1, spare: 1}\n",
+            "1:31: threads.spare: unknown setting; valid settings: maximum"
         ),
         Wrong("- listen\n", "1:1: the settings must be a mapping of keys to values"),
         Wrong("listen", "1:1: the settings must be a mapping of keys to values"),

@@ -47,16 +47,9 @@ extension Settings {
 
     /// The replacement of each removed setting, keyed by dotted key.
     ///
-    /// The key of a route's setting omits the route's name.
-    ///
-    /// A line with a removed setting is ignored instead of refused, so that the daemon starts after an upgrade.
+    /// The key of a route's setting begins with a dot, in place of the route's name. For one release, a line with a
+    /// removed setting is ignored instead of refused, so that the daemon starts after an upgrade.
     static let removed = [
-        "threads.minimum-spare": "16 threads are always ready",
-        "threads.reserve":
-            "64 threads beyond threads.maximum always serve offset retrievals and cancellations",
-        "clients.maximum-waiting":
-            "the waiting requests of one client may use a quarter of the threads",
-        ".inspect.status": "the client of a refused upload always gets 422",
         "threads.maximum-waiting": "half of threads.maximum may wait",
     ]
 
