@@ -422,16 +422,6 @@ extension SettingsTests {
                 + "upstream, which requires complete content; remove that setting, or use ordinary: spool"
         ),
         Wrong(
-            "routes: {a: {incremental: pass, inspect: {command: /scan}}}\n",
-            "1:27: routes.a.incremental: 'pass': an upload that is not spooled cannot have "
-                + "inspect.command, which requires complete content; remove that setting, or use "
-                + "incremental: refuse"
-        ),
-        Wrong(
-            "routes: {a: {incremental: yes}}\n",
-            "1:27: routes.a.incremental: 'yes' is not one of refuse, pass"
-        ),
-        Wrong(
             "routes: {a: {digest: md5}}\n",
             "1:22: routes.a.digest: 'md5' is not one of none, sha-256, sha-512"
         ),

@@ -34,7 +34,6 @@ package struct RouteSettings: Sendable, Equatable {
     /// A connection that is slower for a minute is closed.
     package var minimumRate: Int64 = 0
     package var ordinary = OrdinaryUploads.spool
-    package var incremental = IncrementalUploads.refuse
     package var tus = TusSpeaker.on
     package var tusAnswer = TusAnswer.status
     package var spoolReceive = SpoolReceive.on
@@ -87,14 +86,6 @@ package enum AnonymousUploads: String, Sendable, CaseIterable {
 package enum OrdinaryUploads: String, Sendable, CaseIterable {
     /// They are received completely, then sent with their length.
     case spool
-    /// They are sent on while they are being received.
-    case pass
-}
-
-/// How ordinary uploads with `Incremental: ?1` are handled if other uploads are received completely (RFC 10036 §3).
-package enum IncrementalUploads: String, Sendable, CaseIterable {
-    /// They are refused with 501, because their content would not be forwarded incrementally.
-    case refuse
     /// They are sent on while they are being received.
     case pass
 }

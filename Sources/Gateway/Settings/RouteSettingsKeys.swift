@@ -50,7 +50,6 @@ extension RouteSettings {
             Key("reply", \.reply, .word()),
             Key("promise", \.promise, .choice()),
             Key("ordinary", \.ordinary, .choice()),
-            Key("incremental", \.incremental, .choice()),
             Key("spool-receive", \.spoolReceive, .word()),
             Key("tus", \.tus, .word()),
             Key("tus-answer", \.tusAnswer, .word()),
@@ -138,13 +137,6 @@ extension RouteSettings {
                 "ordinary",
                 "an upload that is not spooled cannot have \(need), which requires complete content; "
                     + "remove that setting, or use ordinary: spool"
-            )
-        }
-        if incremental == .pass, let need = needOfWhole {
-            return (
-                "incremental",
-                "an upload that is not spooled cannot have \(need), which requires complete content; "
-                    + "remove that setting, or use incremental: refuse"
             )
         }
         if tus == .pass, let need = needOfWhole {

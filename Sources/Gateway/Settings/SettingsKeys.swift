@@ -51,6 +51,7 @@ extension Settings {
     /// removed setting is ignored instead of refused, so that the daemon starts after an upgrade.
     static let removed = [
         "threads.maximum-waiting": "half of threads.maximum may wait",
+        ".incremental": "use ordinary: pass to stream such uploads",
     ]
 
     /// Every setting's dotted key and value as written in a file, in the file's order.

@@ -62,7 +62,6 @@ struct GateSetting: Sendable {
         row("reply", \.reply, .upstream, .accepted),
         row("promise", \.promise, .powerCut, .process),
         row("ordinary", \.ordinary, .spool, .pass),
-        row("incremental", \.incremental, .refuse, .pass),
         row("spool-receive", \.spoolReceive, .off),
         row("tus", \.tus, .on, .off, .pass),
         row("tus-answer", \.tusAnswer, .upstream),

@@ -19,14 +19,13 @@ extension Request {
     func takeOrdinaryUpload(isMarked: Bool) {
         // A marked upload is complete in one small message, and may have digests to verify.
         if !isMarked {
-            let isIncremental = StructuredField.boolean(.incremental, in: head.fields) == true
-            if route.settings.ordinary == .pass
-                || isIncremental && route.settings.incremental == .pass
-            {
+            if route.settings.ordinary == .pass {
                 return passThrough(atMost: route.settings.limits.maxSize, isUpload: true) { $0 }
             }
             // The client may wait for a response to its first bytes, which would never be sent.
-            if isIncremental { return refuse(.incrementalRefused) }
+            if StructuredField.boolean(.incremental, in: head.fields) == true {
+                return refuse(.incrementalRefused)
+            }
         }
         let plan: DigestPlan
         do throws(Refusal) {
