@@ -69,8 +69,7 @@ import Testing
         for trusts in [false, true] {
             let origin = try LoopbackOrigin(status: "201 Created")
             let test = try GatewayUnderTest(origin.target) { _, route in
-                route.fields.forwarding = .none
-                route.fields.trustsForwarded = trusts
+                route.fields.forwarding = trusts ? .trust : .none
             }
             var fields: HTTPFields = [.userAgent: "told", try name("x-original-filename"): "a.txt"]
             for claim in claims { fields[try name(claim)] = "spoofed" }

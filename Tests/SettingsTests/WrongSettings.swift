@@ -458,7 +458,7 @@ extension SettingsTests {
         ),
         Wrong(
             "routes: {a: {forwarding: via}}\n",
-            "1:26: routes.a.forwarding: 'via' is not one of x-forwarded, forwarded, both, none"
+            "1:26: routes.a.forwarding: 'via' is not one of x-forwarded, forwarded, both, trust, none"
         ),
         Wrong(
             "routes: {a: {credentials: all}}\n",

@@ -24,7 +24,7 @@ extension HTTPFields {
     ) {
         let host = host.flatMap { $0.isEmpty ? nil : $0 }
         reserveCapacity(count + 5)
-        if forwarding == .xForwarded || forwarding == .both {
+        if forwarding != .forwarded, forwarding != .none {
             if let address { put(.xForwardedFor, address, behindOthers: true, except: granted) }
             if let scheme { put(.xForwardedProto, scheme, except: granted) }
             if let host { put(.xForwardedHost, host, except: granted) }

@@ -87,7 +87,6 @@ extension RouteSettings {
             Key("fields.set", \.fields.set, .fields()),
             Key("fields.metadata-prefix", \.fields.metadataPrefix, .fieldPrefix()),
             Key("forwarding", \.fields.forwarding, .word()),
-            Key("trust-forwarded", \.fields.trustsForwarded, .boolean()),
             Key("credentials", \.fields.credentials, .word()),
             Key("credential-fields", \.fields.furtherCredentialFields, .names()),
         ]

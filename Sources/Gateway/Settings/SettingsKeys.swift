@@ -52,6 +52,7 @@ extension Settings {
     static let removed = [
         "threads.maximum-waiting": "half of threads.maximum may wait",
         ".incremental": "use ordinary: pass to stream such uploads",
+        ".trust-forwarded": "forwarding: trust stands for trust-forwarded: true",
     ]
 
     /// Every setting's dotted key and value as written in a file, in the file's order.

@@ -148,7 +148,7 @@ package final class Authorizer: Sendable {
         var policy = FieldPolicy()
         policy.credentials = routes.credentials
         policy.credentialFields = routes.credentialFields
-        policy.trustsForwarded = routes.trustsForwarded
+        policy.forwarding = routes.forwarding
         var fields = UpstreamFields.delivered(
             creation.head.fields,
             granted: creation.head.granted,

@@ -14,6 +14,8 @@ package struct FieldPolicy: Sendable, Equatable {
         /// `Forwarded` (RFC 7239).
         case forwarded
         case both
+        /// `X-Forwarded-*`, and those that clients send; use it only if all clients are the operator's proxies.
+        case trust
         case none
     }
 
@@ -36,8 +38,6 @@ package struct FieldPolicy: Sendable, Equatable {
     /// The prefix for fields that carry the client's `Upload-Metadata`; nil if metadata is not sent.
     package var metadataPrefix: String?
     package var forwarding = Forwarding.xForwarded
-    /// Whether clients' forwarding fields are passed on; set it only if all clients are the operator's proxies.
-    package var trustsForwarded = false
     package var credentials = Credentials.creation
     package var credentialFields: [HTTPField.Name] = [.authorization, .cookie]
 

@@ -346,7 +346,7 @@ extension FieldPolicy {
     /// Whether a field may pass; `strip` and claims concern the client's fields, not the authorizer's.
     fileprivate func lets(_ name: HTTPField.Name, _ granted: [HTTPField.Name]) -> Bool {
         granted.contains(name)
-            || (trustsForwarded || !UpstreamFields.isClaim(name.canonicalName))
+            || (forwarding == .trust || !UpstreamFields.isClaim(name.canonicalName))
                 && !strip.contains(name)
     }
 
