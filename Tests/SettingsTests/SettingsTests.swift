@@ -85,8 +85,8 @@ import Testing
                 credentials: completing
                 credential-fields: [X-Key]
                 cors:
-                  {origins: ["https://a.test", "http://b.test:81"], credentials: true, max-age: 0s,
-                  request-fields: X-A, expose: [X-B, X-C]}
+                  {origins: ["https://a.test", "http://b.test:81"], credentials: true,
+                  expose: [X-B, X-C]}
             """
         var expected = Settings()
         expected.listen = .unix(path: "/tmp/s.sock", mode: 0o600, group: "web")
@@ -124,8 +124,6 @@ import Testing
         route.upstream.bucket.fields = [HTTPField(name: .made("X-Amz-Acl"), value: "private")]
         route.crossOrigin.origins = ["https://a.test", "http://b.test:81"]
         route.crossOrigin.allowsCredentials = true
-        route.crossOrigin.maxAge = .zero
-        route.crossOrigin.requestFields = [.made("X-A")]
         route.crossOrigin.exposedFields = [.made("X-B"), .made("X-C")]
         route.anonymous = .refuse
         route.hasRFCClients = true

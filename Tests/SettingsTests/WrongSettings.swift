@@ -400,11 +400,6 @@ extension SettingsTests {
             "1:29: routes.a.cors.expose: '*' is not the name of a field, such as X-Api-Key"
         ),
         Wrong(
-            "routes: {a: {cors: {max-age: 25h}}}\n",
-            "1:30: routes.a.cors.max-age: '25h' is not 0s or a duration from 1s to 86400s, such as 30s "
-                + "or 24h"
-        ),
-        Wrong(
             "routes: {a: {ordinary: pass, inspect: {command: /scan}}}\n",
             "1:24: routes.a.ordinary: 'pass': an upload that is not spooled cannot have "
                 + "inspect.command, which requires complete content; remove that setting, or use "

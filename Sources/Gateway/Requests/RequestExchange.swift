@@ -64,7 +64,10 @@ final class RequestExchange: Exchange {
     /// Responds to a CORS preflight request (Fetch, "CORS-preflight request"); returns false for other requests.
     func answersPreflight(_ head: RequestHead) -> Bool {
         guard let origin, CrossOrigin.isPreflight(head) else { return false }
-        let response = route.settings.crossOrigin.preflightAnswer(to: origin)
+        let response = route.settings.crossOrigin.preflightAnswer(
+            to: origin,
+            asking: head.fields[.accessControlRequestHeaders]
+        )
         status = response.head.status.code
         exchange.answer(response)
         return true

@@ -97,12 +97,6 @@ extension RouteSettings {
             Key("inspect.maximum-concurrent", \.inspection.maximumConcurrent, .integer(1...1024)),
             Key("cors.origins", \.crossOrigin.origins, .origins()),
             Key("cors.credentials", \.crossOrigin.allowsCredentials, .boolean()),
-            Key(
-                "cors.max-age",
-                \.crossOrigin.maxAge,
-                .duration(1...86_400, allowsZero: true)
-            ),
-            Key("cors.request-fields", \.crossOrigin.requestFields, .anyNames()),
             Key("cors.expose", \.crossOrigin.exposedFields, .anyNames()),
         ]
 

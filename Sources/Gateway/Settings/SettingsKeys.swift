@@ -53,6 +53,8 @@ extension Settings {
         "threads.maximum-waiting": "half of threads.maximum may wait",
         ".incremental": "use ordinary: pass to stream such uploads",
         ".trust-forwarded": "forwarding: trust stands for trust-forwarded: true",
+        ".cors.max-age": "browsers may cache a preflight for two hours",
+        ".cors.request-fields": "pages of the allowed origins may send any field",
     ]
 
     /// Every setting's dotted key and value as written in a file, in the file's order.

@@ -1,6 +1,7 @@
 // The CORS rules of a route (Fetch §3.3).
 //
-// Pure. Invariant: a response contains no bytes of a request, except an origin that the operator has named.
+// Pure. Invariant: a response contains no bytes of a request, except an origin that the operator has named, and the
+// names of fields that a page of it may send.
 
 package import HTTPTypes
 import SpoolgateTextFormats
@@ -13,12 +14,6 @@ package struct CrossOrigin: Sendable, Equatable {
     package var origins: [String] = []
     /// Whether browsers may send credentials such as cookies; must be false if `origins` is `*`.
     package var allowsCredentials = false
-    /// How long a browser may cache a preflight response, in whole seconds.
-    ///
-    /// Zero forbids caching.
-    package var maxAge = Duration.seconds(7_200)
-    /// Additional request fields that a page may send.
-    package var requestFields: [HTTPField.Name] = []
     /// Additional response fields that a page may read.
     package var exposedFields: [HTTPField.Name] = []
 
@@ -38,7 +33,8 @@ package struct CrossOrigin: Sendable, Equatable {
     /// Returns the response to a preflight request.
     ///
     /// The response is a 200 without content. If `origin` is not allowed, the response grants no permission.
-    package func preflightAnswer(to origin: String) -> Response {
+    /// `names` is the request's `Access-Control-Request-Headers`: an allowed origin may send any field.
+    package func preflightAnswer(to origin: String, asking names: String? = nil) -> Response {
         var fields: HTTPFields = [
             .vary: "Origin, Access-Control-Request-Method, Access-Control-Request-Headers"
         ]
@@ -46,9 +42,9 @@ package struct CrossOrigin: Sendable, Equatable {
             fields.append(.accessControlAllowMethods, Self.methods)
             fields.append(
                 .accessControlAllowHeaders,
-                Self.list(Self.alwaysRequestFields, requestFields)
+                Self.list(Self.alwaysRequestFields, Self.names(in: names ?? ""))
             )
-            fields.append(.accessControlMaxAge, String(maxAge.components.seconds))
+            fields.append(.accessControlMaxAge, "7200")
         }
         return Response(ResponseHead(status: .ok, fields: fields))
     }
@@ -75,6 +71,13 @@ package struct CrossOrigin: Sendable, Equatable {
         fields.append(.accessControlAllowOrigin, allowed)
         if allowsCredentials { fields.append(.accessControlAllowCredentials, "true") }
         return true
+    }
+
+    /// Returns the names of fields in a list of at most 1 KiB, which the response's head can hold; `*` names no field.
+    private static func names(in list: String) -> [HTTPField.Name] {
+        guard list.utf8.count <= 1024 else { return [] }
+        return list.split { $0 == "," || $0 == " " }.compactMap { HTTPField.Name(String($0)) }
+            .filter { $0.rawName != "*" }
     }
 
     private static func list(_ always: String, _ further: [HTTPField.Name]) -> String {
