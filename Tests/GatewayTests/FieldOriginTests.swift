@@ -283,7 +283,6 @@ struct FieldOriginTests {
         let test = try GatewayUnderTest(origin.target) { _, route in
             route.authorization.url = try? ServiceURL(authorizer.base)
             route.form = .multipart
-            route.multipart.metadata = true
             route.multipart.fromFields = [.init(name: "role", source: .made("x-role"))]
         }
         let location = test.createPartial(fields: Self.metadata(["role"]))

@@ -151,7 +151,6 @@ struct ForeignTusTests {
         let origin = try LoopbackOrigin()
         let test = try GatewayUnderTest(origin.target) { _, route in
             route.form = .multipart
-            route.multipart.metadata = true
             route.multipart.fromFields = [.init(name: "title", source: .made("X-Title"))]
         }
         var fields = metadata([("title", "of metadata")])

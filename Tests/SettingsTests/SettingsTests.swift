@@ -75,7 +75,7 @@ import Testing
                 honours-idempotency-key: true
                 form: path
                 multipart:
-                  {file-field: f, fields: {a: b, c: ""}, from-fields: {d: X-D}, metadata: false}
+                  {file-field: f, fields: {a: b, c: ""}, from-fields: {d: X-D}}
                 path: {encoding: json, directory: /d, key-file: /k, key-id: i, retention: 2h}
                 s3:
                   {region: eu-1, credentials: /s, style: virtual-host, part-size: 5MiB, fields: {X-Amz-Acl: private}}
@@ -142,8 +142,7 @@ import Testing
         route.multipart = MultipartSettings(
             fileField: "f",
             fields: [ConstantField(name: "a", value: "b"), ConstantField(name: "c", value: "")],
-            fromFields: [CopiedField(name: "d", source: try #require(.init("X-D")))],
-            metadata: false
+            fromFields: [CopiedField(name: "d", source: try #require(.init("X-D")))]
         )
         route.path = PathSettings(
             encoding: .json,

@@ -143,8 +143,6 @@ package struct MultipartSettings: Sendable, Equatable {
     package var fileField = "file"
     package var fields: [ConstantField] = []
     package var fromFields: [CopiedField] = []
-    /// Whether each pair in the client's `Upload-Metadata` becomes a form field.
-    package var metadata = true
 }
 
 /// How files are passed to the upstream by their path.

@@ -55,6 +55,8 @@ extension Settings {
         ".trust-forwarded": "forwarding: trust stands for trust-forwarded: true",
         ".cors.max-age": "browsers may cache a preflight for two hours",
         ".cors.request-fields": "pages of the allowed origins may send any field",
+        ".multipart.metadata":
+            "each pair of the client's Upload-Metadata becomes a field of the form",
     ]
 
     /// Every setting's dotted key and value as written in a file, in the file's order.

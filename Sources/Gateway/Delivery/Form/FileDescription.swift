@@ -49,23 +49,18 @@ struct FileDescription {
         }
         own += digests.map { ($0.name, $0.value) }
         if let coding { own.append(("content-encoding", coding)) }
-        var fields: [(name: String, value: String)] = []
-        if settings.metadata {
-            // A field that is missing in the request does not hide metadata, unless the authorizer has removed it.
-            let copied = settings.fromFields.filter {
-                creation.head.fields.contains($0.source)
-                    || creation.head.granted.contains($0.source)
-            }
-            let names =
-                settings.fields.map(\.name) + copied.map(\.name)
-                + DigestAlgorithm.integrity.map(\.rawValue)
-                + ["content-encoding", settings.fileField]
-            let taken = Set(names.map { FormFieldName.key($0) })
-            fields = metadata.filter { !taken.contains(FormFieldName.key($0.key)) }
-                .map { ($0.key, $0.value) }
+        // A field that is missing in the request does not hide metadata, unless the authorizer has removed it.
+        let copied = settings.fromFields.filter {
+            creation.head.fields.contains($0.source) || creation.head.granted.contains($0.source)
         }
+        let names =
+            settings.fields.map(\.name) + copied.map(\.name)
+            + DigestAlgorithm.integrity.map(\.rawValue) + ["content-encoding", settings.fileField]
+        let taken = Set(names.map { FormFieldName.key($0) })
         // If two fields have the same name, most readers use the last.
-        fields += own.map { (name: $0.0, value: $0.1) }
+        let fields =
+            metadata.filter { !taken.contains(FormFieldName.key($0.key)) }
+            .map { (name: $0.key, value: $0.value) } + own.map { (name: $0.0, value: $0.1) }
         return MultipartForm(
             boundary: "spoolgate" + RandomToken.make(),
             fields: fields,
