@@ -216,10 +216,9 @@ import Testing
     @Test(
         "PHP verifies and moves a file with the lines of the settings' page",
         .enabled(if: FileManager.default.isExecutableFile(atPath: "/usr/bin/php"), "no php"),
-        arguments: PathSettings.Encoding.allCases,
-        [true, false]
+        arguments: [true, false]
     )
-    func php(encoding: PathSettings.Encoding, isTampered: Bool) throws {
+    func php(isTampered: Bool) throws {
         let taken = try ScratchDirectory()
         let keyFile = Monitor("")
         let origin = try LoopbackOrigin { connection in
@@ -228,17 +227,13 @@ import Testing
                 if isTampered { content = content.replacingOccurrences(of: "hello", with: "hallo") }
                 let status = try Self.runPHP(
                     content,
-                    encoding,
                     key: keyFile.update { $0 },
                     taken: taken.path
                 )
                 try connection.send("HTTP/1.1 \(status) PHP\r\nContent-Length: 0\r\n\r\n")
             }
         }
-        let stage = try Stage(origin.target) { route in
-            route.path.encoding = encoding
-            route.path.keyID = "main & co"
-        }
+        let stage = try Stage(origin.target) { $0.path.keyID = "main & co" }
         keyFile.update { $0 = stage.keyFile }
         let fields: HTTPFields = [
             .contentDisposition: "attachment; filename*=UTF-8''hello%20%F0%9F%98%80%26%3D.txt",
@@ -257,7 +252,6 @@ import Testing
     /// Runs the page's example with a request's content; returns its status.
     private static func runPHP(
         _ content: String,
-        _ encoding: PathSettings.Encoding,
         key: String,
         taken: String
     ) throws -> Int {
@@ -275,16 +269,10 @@ import Testing
         )
         example = example.replacingOccurrences(of: "/etc/application/path.key", with: key)
         example = example.replacingOccurrences(of: "/srv/files", with: taken)
-        if encoding == .json {
-            example = example.replacingOccurrences(
-                of: "= $_POST; // json: ",
-                with: "= "
-            ).replacingOccurrences(of: "php://input'), true)", with: "php://stdin'), true);")
-        }
         let before = """
             error_reporting(E_ALL);
             register_shutdown_function(function () { echo http_response_code() ?: 200; });
-            \(encoding == .form ? "parse_str(file_get_contents('php://stdin'), $_POST);" : "")
+            parse_str(file_get_contents('php://stdin'), $_POST);
 
             """
         let process = Process()

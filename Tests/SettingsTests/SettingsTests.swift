@@ -76,7 +76,7 @@ import Testing
                 form: path
                 multipart:
                   {file-field: f, fields: {a: b, c: ""}, from-fields: {d: X-D}}
-                path: {encoding: json, directory: /d, key-file: /k, key-id: i, retention: 2h}
+                path: {directory: /d, key-file: /k, key-id: i, retention: 2h}
                 s3:
                   {region: eu-1, credentials: /s, style: virtual-host, part-size: 5MiB, fields: {X-Amz-Acl: private}}
                 digest: sha-512
@@ -145,7 +145,6 @@ import Testing
             fromFields: [CopiedField(name: "d", source: try #require(.init("X-D")))]
         )
         route.path = PathSettings(
-            encoding: .json,
             directory: "/d",
             keyFile: "/k",
             keyID: "i",

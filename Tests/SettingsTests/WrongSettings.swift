@@ -351,10 +351,6 @@ extension SettingsTests {
             "1:42: routes.a.form: 'path': it requires path.directory and path.key-file"
         ),
         Wrong(
-            "routes: {a: {path: {encoding: xml}}}\n",
-            "1:31: routes.a.path.encoding: 'xml' is not valid; use form or json"
-        ),
-        Wrong(
             "routes: {a: {path: {key-file: k}}}\n",
             "1:31: routes.a.path.key-file: 'k' is not an absolute path without control "
                 + "characters"

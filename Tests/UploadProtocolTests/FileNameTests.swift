@@ -190,22 +190,16 @@ struct FileNameTests {
     @Test("the signature depends only on the members")
     func notice() {
         var one = HandoverNotice()
-        one.add("size", .integer(12))
-        one.add("name", .string("é&=\n"))
+        one.add("size", "12")
+        one.add("name", "é&=\n")
         var other = HandoverNotice()
-        other.add("name", .string("é&=\n"))
-        other.add("size", .integer(12))
+        other.add("name", "é&=\n")
+        other.add("size", "12")
         #expect(one.signedText == other.signedText)
         #expect(String(decoding: one.signedText, as: UTF8.self) == "4:name,5:é&=\n,4:size,2:12,")
-        #expect(
-            String(decoding: one.content(.form), as: UTF8.self) == "size=12&name=%C3%A9%26%3D%0A"
-        )
-        #expect(
-            String(decoding: one.content(.json), as: UTF8.self)
-                == "{\"size\":12,\"name\":\"é&=\\n\"}"
-        )
+        #expect(String(decoding: one.content, as: UTF8.self) == "size=12&name=%C3%A9%26%3D%0A")
         var confusable = HandoverNotice()
-        confusable.add("size", .string("12,4:name,5:é&=\n"))
+        confusable.add("size", "12,4:name,5:é&=\n")
         #expect(confusable.signedText != one.signedText)
     }
 

@@ -147,20 +147,6 @@ package struct MultipartSettings: Sendable, Equatable {
 
 /// How files are passed to the upstream by their path.
 package struct PathSettings: Sendable, Equatable {
-    /// The encoding of the request that contains a file's path.
-    package enum Encoding: String, Sendable, CaseIterable {
-        case form
-        case json
-
-        package var contentType: String {
-            switch self {
-            case .form: "application/x-www-form-urlencoded"
-            case .json: "application/json"
-            }
-        }
-    }
-
-    package var encoding = Encoding.form
     /// The directory in which the upstream finds the files; may be nil only if `form` is not `path`.
     package var directory: String?
     /// The file with the key that signs the requests; may be nil only if `form` is not `path`.

@@ -75,7 +75,6 @@ extension RouteSettings {
             Key("multipart.file-field", \.multipart.fileField, .text()),
             Key("multipart.fields", \.multipart.fields, .constants()),
             Key("multipart.from-fields", \.multipart.fromFields, .copies()),
-            Key("path.encoding", \.path.encoding, .word()),
             Key("path.directory", \.path.directory, .path()),
             Key("path.key-file", \.path.keyFile, .path()),
             Key("path.key-id", \.path.keyID, .text()),

@@ -57,6 +57,7 @@ extension Settings {
         ".cors.request-fields": "pages of the allowed origins may send any field",
         ".multipart.metadata":
             "each pair of the client's Upload-Metadata becomes a field of the form",
+        ".path.encoding": "the request is always a form",
     ]
 
     /// Every setting's dotted key and value as written in a file, in the file's order.

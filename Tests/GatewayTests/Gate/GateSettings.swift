@@ -98,7 +98,6 @@ struct GateSetting: Sendable {
             \.multipart.fromFields,
             [CopiedField(name: "a", source: .made("x-a"))]
         ),
-        row("path.encoding", \.path.encoding, .json),
         [GateSetting("path.directory") { $0.path.directory = $1.handover }],
         [GateSetting("path.key-file") { $0.path.keyFile = $1.key }],
         row("path.key-id", \.path.keyID, "k"),

@@ -71,18 +71,18 @@ struct FileDescription {
     /// The notice for a file handed over at `path`, without time and signature.
     func notice(path: String) -> HandoverNotice {
         var notice = HandoverNotice()
-        notice.add("upload", .string("\(creation.id)"))
-        notice.add("target", .string(creation.head.target))
-        notice.add("path", .string(path))
-        notice.add("size", .integer(length))
-        notice.add("content-type", .string(type))
-        if let coding { notice.add("content-encoding", .string(coding)) }
-        notice.add("name", .string(name.text))
-        for digest in digests { notice.add(digest.name, .string(digest.value)) }
-        if let owner = creation.principal { notice.add("owner", .string(owner.text)) }
+        notice.add("upload", "\(creation.id)")
+        notice.add("target", creation.head.target)
+        notice.add("path", path)
+        notice.add("size", String(length))
+        notice.add("content-type", type)
+        if let coding { notice.add("content-encoding", coding) }
+        notice.add("name", name.text)
+        for digest in digests { notice.add(digest.name, digest.value) }
+        if let owner = creation.principal { notice.add("owner", owner.text) }
         if !metadata.isEmpty {
             let object = JSON.object(metadata.map { ($0.key, .string($0.value)) })
-            notice.add("metadata", .string(object.text))
+            notice.add("metadata", object.text)
         }
         return notice
     }

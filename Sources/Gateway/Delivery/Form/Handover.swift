@@ -102,10 +102,10 @@ struct SigningKey {
 
     /// Adds the time, the key's name and, last, the signature over all members.
     func sign(_ notice: inout HandoverNotice, at time: WallTime) {
-        notice.add("time", .integer(time.seconds))
-        if let id { notice.add("key-id", .string(id)) }
+        notice.add("time", String(time.seconds))
+        if let id { notice.add("key-id", id) }
         let code = HMAC256.code(notice.signedText, key: bytes)
-        notice.add("signature", .string(Hexadecimal.text(code)))
+        notice.add("signature", Hexadecimal.text(code))
     }
 }
 

@@ -77,8 +77,8 @@ struct UploadForm {
             handover = placed
             var notice = description.notice(path: placed.path)
             key.sign(&notice, at: time)
-            fields.describe(settings.encoding.contentType)
-            content = .bytes(notice.content(settings.encoding))
+            fields.describe("application/x-www-form-urlencoded")
+            content = .bytes(notice.content)
         }
         self.handover = handover
         var request = UpstreamRequest(
