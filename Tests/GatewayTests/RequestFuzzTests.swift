@@ -140,7 +140,6 @@ private final class FuzzWorld {
             maxSize: random.one(of: 10, 300_000, 999_999_999_999_999),
             minSize: random.one(of: 0, 0, 6),
             maxAppendSize: random.one(of: nil, nil, 7, 999_999_999_999_999),
-            minAppendSize: random.one(of: 0, 0, 3),
             maxAge: random.one(of: 60, 86_400, 31_536_000)
         )
         route.tus = random.one(of: .on, .on, .on, .on, .on, .off, .pass)

@@ -91,7 +91,6 @@ private final class Stage {
                 maxSize: number("max-size") ?? 1000,
                 minSize: number("min-size") ?? 0,
                 maxAppendSize: number("max-append-size"),
-                minAppendSize: number("min-append-size") ?? 0,
                 maxAge: number("max-age") ?? 3600
             )
             route.uploadResources = transcript.settings["route"]?["prefix"]

@@ -67,7 +67,7 @@ import Testing
                 spool-receive: off
                 upload-resources: /u/
                 limits:
-                  {max-size: 9B, min-size: 0, max-append-size: 8B, min-append-size: 1B, max-age: 2d}
+                  {max-size: 9B, min-size: 0, max-append-size: 8B, max-age: 2d}
                 timeouts: {connect: 1s, stall: 2s, response: 3s}
                 reuse: always
                 tls: {ca: /ca, certificate: /c, key: /k}
@@ -133,7 +133,6 @@ import Testing
             maxSize: 9,
             minSize: 0,
             maxAppendSize: 8,
-            minAppendSize: 1,
             maxAge: 2 * 86_400
         )
         route.maxResponseSize = 0

@@ -63,7 +63,7 @@ extension SettingsTests {
         Wrong(
             "routes:\n  a:\n    limits: {max: 1B}\n",
             "3:14: routes.a.limits.max: unknown setting; valid settings: max-size, min-size, "
-                + "min-rate, max-append-size, min-append-size, max-age"
+                + "min-rate, max-append-size, max-age"
         ),
         Wrong(
             "routes: {a: {queue: {backoff: 1s}}}\n",
@@ -248,16 +248,6 @@ extension SettingsTests {
         Wrong(
             "routes: {a: {upstream: [\"directory:/b\", \"unix:/a\"]}}\n",
             "1:41: routes.a.upstream: 'unix:/a': a directory or a bucket must be the only target of its route"
-        ),
-        Wrong(
-            "routes: {a: {limits: {max-append-size: 1KiB, min-append-size: 2KiB}}}\n",
-            "1:63: routes.a.limits.min-append-size: '2KiB' exceeds limits.max-append-size, "
-                + "which is 1KiB"
-        ),
-        Wrong(
-            "routes: {a: {limits: {max-size: 1KiB, min-append-size: 2KiB}}}\n",
-            "1:56: routes.a.limits.min-append-size: '2KiB' exceeds limits.max-size, which is "
-                + "1KiB"
         ),
         Wrong(
             "routes: {a: {limits: {min-size: 2KiB, max-size: 1KiB}}}\n",

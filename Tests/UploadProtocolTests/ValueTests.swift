@@ -161,7 +161,7 @@ struct DocumentTests {
         .lengthChanged(known: 1, told: 2), .lengthExceeded(length: 1),
         .lengthNotReached(length: 2, offset: 1), .alreadyComplete(typed: true),
         .alreadyComplete(typed: false), .tooLarge(maxSize: 1),
-        .appendTooLarge(maxAppendSize: 1), .appendTooSmall(minAppendSize: 1), .finalResponsePending,
+        .appendTooLarge(maxAppendSize: 1), .finalResponsePending,
         .deliveryUnderWay, .outcomeUnknown, .outcomeUnknownGone,
         .notReached(timedOut: false, isKept: true),
         .notReached(timedOut: true, isKept: false),
@@ -212,8 +212,8 @@ struct DocumentTests {
 
     @Test("Upload-Limit has no minimum above its maximum, which an authorizer may lower")
     func lowered() {
-        let limits = UploadLimits(maxSize: 10, minSize: 100, minAppendSize: 50, maxAge: 60)
-        let text = "max-size=10, min-size=10, min-append-size=10, max-age=60"
+        let limits = UploadLimits(maxSize: 10, minSize: 100, maxAge: 60)
+        let text = "max-size=10, min-size=10, max-age=60"
         #expect(limits.fieldValue("max-age") == text)
     }
 }

@@ -26,14 +26,6 @@ extension RouteSettings {
             ),
             Key("limits.min-rate", \.minimumRate, .size(0...1 << 30)),
             Key("limits.max-append-size", \.limits.maxAppendSize, .size(sizes)),
-            // A greater minimum would allow only the last append of an upload.
-            Key(
-                "limits.min-append-size",
-                \.limits.minAppendSize,
-                .size(0...sizes.upperBound),
-                atMost: .init("limits.max-append-size") { $0.limits.maxAppendSize },
-                .init("limits.max-size") { $0.limits.maxSize }
-            ),
             Key("limits.max-age", \.limits.maxAge, .seconds(60...31_536_000)),
             Key("timeouts.connect", \.upstream.connectTimeout, .duration(1...3_600)),
             Key("timeouts.stall", \.upstream.stallTimeout, .duration(1...86_400)),

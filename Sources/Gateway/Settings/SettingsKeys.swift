@@ -58,6 +58,7 @@ extension Settings {
         ".multipart.metadata":
             "each pair of the client's Upload-Metadata becomes a field of the form",
         ".path.encoding": "the request is always a form",
+        ".limits.min-append-size": "appends of any size are accepted",
     ]
 
     /// Every setting's dotted key and value as written in a file, in the file's order.

@@ -14,8 +14,6 @@ package struct UploadLimits: Sendable, Equatable {
     package var minSize: Int64
     /// The maximum content size of one creation or append; nil if unlimited.
     package var maxAppendSize: Int64?
-    /// The minimum content size of an append that does not complete the upload; 0 if there is no minimum.
-    package var minAppendSize: Int64
     /// The lifetime of an upload after its last activity; must be positive.
     package var maxAge: Int64
 
@@ -27,13 +25,11 @@ package struct UploadLimits: Sendable, Equatable {
         maxSize: Int64,
         minSize: Int64 = 0,
         maxAppendSize: Int64? = nil,
-        minAppendSize: Int64 = 0,
         maxAge: Int64
     ) {
         self.maxSize = maxSize
         self.minSize = minSize
         self.maxAppendSize = maxAppendSize
-        self.minAppendSize = minAppendSize
         self.maxAge = maxAge
     }
 
@@ -60,7 +56,6 @@ package struct UploadLimits: Sendable, Equatable {
         // An authorizer may have lowered the maximum.
         put(", min-size=", min(minSize, maxSize))
         if let maxAppendSize { put(", max-append-size=", maxAppendSize) }
-        if minAppendSize > 0 { put(", min-append-size=", min(minAppendSize, maxSize)) }
         text.put(", ")
         text.put(text: lifetimeKey)
         put("=", remainingAge ?? maxAge)

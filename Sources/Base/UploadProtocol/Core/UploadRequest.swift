@@ -292,7 +292,7 @@ package enum UploadRequest: Sendable, Equatable {
             return .lengthChanged(known: length, told: count)
         }
         if let length, count > length { return .lengthExceeded(length: length) }
-        return limits.refusal(ofContent: count, completeness, isCreation: true)
+        return limits.refusal(ofContent: count)
     }
 }
 
@@ -331,21 +331,11 @@ extension RequestHead {
 }
 
 extension UploadLimits {
-    /// Returns the refusal of content that is too large or too small for one message (draft-12 §4.1.4).
+    /// Returns the refusal of content that is too large for one message (draft-12 §4.1.4); nil if it is allowed.
     ///
-    /// `count` is the content length in bytes from the message's head. An empty creation is never too small. The result
-    /// is nil if the content is within the limits.
-    package func refusal(
-        ofContent count: Int64,
-        _ completeness: Completeness,
-        isCreation: Bool
-    ) -> Refusal? {
-        if let maxAppendSize, count > maxAppendSize {
-            return .appendTooLarge(maxAppendSize: maxAppendSize)
-        }
-        guard completeness == .incomplete, count < minAppendSize, count > 0 || !isCreation else {
-            return nil
-        }
-        return .appendTooSmall(minAppendSize: minAppendSize)
+    /// `count` is the content length in bytes from the message's head.
+    package func refusal(ofContent count: Int64) -> Refusal? {
+        guard let maxAppendSize, count > maxAppendSize else { return nil }
+        return .appendTooLarge(maxAppendSize: maxAppendSize)
     }
 }

@@ -256,14 +256,7 @@ package struct UploadState: Sendable, Equatable {
             return .refuse(refusal)
         }
         if case .known(let count) = append.contentLength,
-            let refusal = limits.refusal(
-                ofContent: count,
-                // No field tells a tus client the least size of an append.
-                dialect.family == .tus
-                    ? append.completeness
-                    : append.completeness.resolved(reachesLength: end == length),
-                isCreation: false
-            )
+            let refusal = limits.refusal(ofContent: count)
         {
             return .refuse(refusal)
         }

@@ -213,18 +213,4 @@ extension Refusal {
             tellsLimits: true
         )
     }
-
-    /// 400: the content of one message is smaller than `min-append-size` (draft-12 §4.1.4).
-    package static func appendTooSmall(minAppendSize: Int64) -> Refusal {
-        Refusal(
-            status: .badRequest,
-            code: "append-too-small",
-            title: "request content too small",
-            detail: """
-                The content of a request that does not complete the upload must have at least \
-                \(minAppendSize) bytes. Send larger parts.
-                """,
-            tellsLimits: true
-        )
-    }
 }

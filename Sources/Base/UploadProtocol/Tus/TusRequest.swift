@@ -113,8 +113,7 @@ extension UploadRequest {
         if let length, count > length {
             return .lengthExceeded(length: length).told(as: .contentTooLarge)
         }
-        return limits.refusal(ofSize: count)
-            ?? limits.refusal(ofContent: count, .atLength, isCreation: true)
+        return limits.refusal(ofSize: count) ?? limits.refusal(ofContent: count)
     }
 }
 

@@ -9,17 +9,15 @@ import SpoolgateUploadProtocol
 struct ProbeLimits {
     var maxSize: Int64?
     var maxAppendSize: Int64?
-    var minAppendSize: Int64
 
     init(_ fields: HTTPFields) {
         let members = StructuredField.integers(.uploadLimit, in: fields)
         maxSize = members["max-size"]
         maxAppendSize = members["max-append-size"]
-        minAppendSize = members["min-append-size"] ?? 0
     }
 
-    /// Returns the length nearest to `length` that the limits permit for an append.
+    /// Returns the greatest length up to `length` that the limits permit for an append.
     func fitting(_ length: Int64) -> Int64 {
-        max(minAppendSize, min(length, maxSize ?? length, maxAppendSize ?? length))
+        min(length, maxSize ?? length, maxAppendSize ?? length)
     }
 }
