@@ -237,22 +237,6 @@ struct SlowContentTests {
         #expect(ends.allSatisfy { $0 <= 1 })
     }
 
-    @Test("a rate is missed if a whole minute brought less, and 0 is never missed")
-    func minimum() {
-        var rate = MinimumRate(100)
-        func isMissed(_ received: Int64, at seconds: Int) -> Bool {
-            rate.isMissed(received: received, now: .after(.seconds(seconds)))
-        }
-        #expect(!isMissed(0, at: 59))
-        // Slightly more than 100 a second, since a second is slightly longer here.
-        #expect(!isMissed(6_100, at: 60))
-        #expect(!isMissed(6_100, at: 119))
-        #expect(isMissed(12_000, at: 121))
-        var any = MinimumRate(0)
-        let isAnyMissed = any.isMissed(received: 0, now: .after(.seconds(1_000)))
-        #expect(!isAnyMissed)
-    }
-
     @Test("an interrupted upload keeps its received bytes, and continues")
     func goesOn() throws {
         let origin = try LoopbackOrigin(status: "201 Created")

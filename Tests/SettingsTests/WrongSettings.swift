@@ -63,7 +63,7 @@ extension SettingsTests {
         Wrong(
             "routes:\n  a:\n    limits: {max: 1B}\n",
             "3:14: routes.a.limits.max: unknown setting; valid settings: max-size, min-size, "
-                + "min-rate, max-append-size, max-age"
+                + "max-append-size, max-age"
         ),
         Wrong(
             "routes: {a: {queue: {backoff: 1s}}}\n",

@@ -10,14 +10,12 @@ package enum ContentError: String, Error, Sendable, CustomStringConvertible {
     /// The connection was closed early, or the message was malformed.
     case truncated
     case stalled
-    case tooSlow = "too_slow"
     case released
 
     package var description: String {
         switch self {
         case .truncated: "the connection was closed"
         case .stalled: "no content arrived within timeouts.stall"
-        case .tooSlow: "the content was slower than limits.min-rate for a minute"
         case .released: "a newer request, a shutdown or a lack of threads ended the request"
         }
     }

@@ -34,7 +34,6 @@ final class RequestExchange: Exchange {
     private let slow: SlowContent
     /// The entry in the list of slow requests while content is received; otherwise nil.
     private var entry: SlowContent.Entry?
-    private var minimum: MinimumRate?
 
     /// The maximum size in bytes of content that the web server never offers to write into a file.
     private static let mostOfSmall: Int64 = 256 << 10
@@ -85,25 +84,12 @@ final class RequestExchange: Exchange {
 
     func receive(into buffer: ContentBuffer) throws(ContentError) -> Bool {
         beginContent()
-        guard try receiveCounted(into: buffer) else {
-            endContent()
-            return false
-        }
-        try checkRate()
-        return true
-    }
-
-    private func receiveCounted(into buffer: ContentBuffer) throws(ContentError) -> Bool {
         let before = buffer.count
         // Also counts bytes that arrive together with an early end.
         defer { content.add(buffer.count - before) }
-        return try exchange.receive(into: buffer)
-    }
-
-    /// Throws `.tooSlow` if content has arrived below the route's minimum rate for a minute.
-    func checkRate() throws(ContentError) {
-        let received = Int64(content.received.count)
-        if minimum?.isMissed(received: received) == true { throw .tooSlow }
+        let hasMore = try exchange.receive(into: buffer)
+        if !hasMore { endContent() }
+        return hasMore
     }
 
     func setAlarm(_ alarm: Alarm?) { exchange.setAlarm(alarm) }
@@ -139,7 +125,6 @@ final class RequestExchange: Exchange {
         askForContent()
         guard entry == nil else { return }
         entry = slow.begin(client, upload: upload, content, exchange.interrupt)
-        minimum = MinimumRate(route.settings.minimumRate)
     }
 
     private func endContent() {

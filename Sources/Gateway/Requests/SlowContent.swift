@@ -175,26 +175,3 @@ final class SlowContent: Sendable {
         return chosen?.client
     }
 }
-
-/// Checks, on the thread that receives content, whether content arrives below a minimum rate for a minute.
-struct MinimumRate {
-    private static let span = 60.0
-
-    /// The minimum rate in bytes per second; 0 for no minimum.
-    private let rate: Int64
-    private var start: Deadline
-    private var count: Int64 = 0
-
-    init(_ rate: Int64, now: Deadline = .after(.zero)) { (self.rate, start) = (rate, now) }
-
-    /// Returns true if a measurement of one minute has ended with a rate below the minimum.
-    ///
-    /// `received` is the number of bytes received so far.
-    mutating func isMissed(received: Int64, now: Deadline = .after(.zero)) -> Bool {
-        guard rate > 0 else { return false }
-        let seconds = Double(now.nanoseconds &- start.nanoseconds) / 1e9
-        guard seconds >= Self.span else { return false }
-        defer { (start, count) = (now, received) }
-        return Double(received - count) < Double(rate) * seconds
-    }
-}

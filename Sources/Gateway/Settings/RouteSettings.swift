@@ -29,10 +29,6 @@ package struct RouteSettings: Sendable, Equatable {
     package var reply = Reply.upstream
     /// The kind of failure that acknowledged offsets survive.
     package var promise = UploadPromise.powerCut
-    /// The minimum rate at which a client must send content, in bytes per second, or 0 for no minimum.
-    ///
-    /// A connection that is slower for a minute is closed.
-    package var minimumRate: Int64 = 0
     package var ordinary = OrdinaryUploads.spool
     package var tus = TusSpeaker.on
     package var tusAnswer = TusAnswer.status

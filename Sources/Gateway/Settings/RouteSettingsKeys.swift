@@ -24,7 +24,6 @@ extension RouteSettings {
                 .size(0...sizes.upperBound),
                 atMost: .init("limits.max-size") { $0.limits.maxSize }
             ),
-            Key("limits.min-rate", \.minimumRate, .size(0...1 << 30)),
             Key("limits.max-append-size", \.limits.maxAppendSize, .size(sizes)),
             Key("limits.max-age", \.limits.maxAge, .seconds(60...31_536_000)),
             Key("timeouts.connect", \.upstream.connectTimeout, .duration(1...3_600)),

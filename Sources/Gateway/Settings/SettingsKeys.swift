@@ -59,6 +59,7 @@ extension Settings {
             "each pair of the client's Upload-Metadata becomes a field of the form",
         ".path.encoding": "the request is always a form",
         ".limits.min-append-size": "appends of any size are accepted",
+        ".limits.min-rate": "slow requests are ended if few threads are free",
     ]
 
     /// Every setting's dotted key and value as written in a file, in the file's order.

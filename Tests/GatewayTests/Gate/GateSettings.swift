@@ -44,7 +44,6 @@ struct GateSetting: Sendable {
         row("limits.max-size", \.limits.maxSize, 4_000),
         row("limits.min-size", \.limits.minSize, 0, 1 << 20),
         row("limits.max-append-size", \.limits.maxAppendSize, 2_000),
-        row("limits.min-rate", \.minimumRate, 1),
         row("limits.max-age", \.limits.maxAge, 3_600),
         row("timeouts.connect", \.upstream.connectTimeout, .seconds(3)),
         row("timeouts.stall", \.upstream.stallTimeout, .seconds(30)),

@@ -152,10 +152,9 @@ struct Reception {
             return buffer.count > 0 ? .content : .alarm
         }
         do throws(ContentError) {
-            let report = try loan.lane.receiveReport()
-            if let report { exchange.noteWritten(report.count) }
-            try exchange.checkRate()
-            return report.map { .report($0) } ?? .alarm
+            guard let report = try loan.lane.receiveReport() else { return .alarm }
+            exchange.noteWritten(report.count)
+            return .report(report)
         } catch {
             // nginx reports only from time to time; content that has grown is not stalled.
             guard error == .stalled, upload.content.hasGrown else { throw error }
