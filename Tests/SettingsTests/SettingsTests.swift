@@ -71,7 +71,6 @@ import Testing
                 timeouts: {connect: 1s, stall: 2s, response: 3s}
                 reuse: always
                 tls: {ca: /ca, certificate: /c, key: /k}
-                max-response-size: 0
                 honours-idempotency-key: true
                 form: path
                 multipart:
@@ -135,7 +134,6 @@ import Testing
             maxAppendSize: 8,
             maxAge: 2 * 86_400
         )
-        route.maxResponseSize = 0
         route.honoursIdempotencyKey = true
         route.form = .path
         route.multipart = MultipartSettings(

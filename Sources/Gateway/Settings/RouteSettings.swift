@@ -23,6 +23,8 @@ package struct RouteSettings: Sendable, Equatable {
         maxAge: 7 * 86_400
     )
     /// The maximum size in bytes of a final response's content that is stored in case the client did not receive it.
+    ///
+    /// Not a setting of the operator.
     package var maxResponseSize: Int64 = 256 << 10
     /// How long a final response is kept in case the client did not receive it.
     package var responseRetention = Duration.seconds(86_400)

@@ -56,7 +56,6 @@ extension RouteSettings {
             Key("queue.lifetime", \.queue.lifetime, .duration(60...31_536_000)),
             Key("queue.failed-retention", \.queue.failedRetention, .duration(60...31_536_000)),
             Key("queue.maximum-hold-size", \.queue.maximumHoldSize, .size(0...(1 << 50))),
-            Key("max-response-size", \.maxResponseSize, .size(0...(64 << 20))),
             Key("response-retention", \.responseRetention, .duration(60...31_536_000)),
             Key("honours-idempotency-key", \.honoursIdempotencyKey, .boolean()),
             Key("not-processed", \.notProcessed, .statuses([408, 423, 429, 502, 503, 507])),

@@ -60,6 +60,7 @@ extension Settings {
         ".path.encoding": "the request is always a form",
         ".limits.min-append-size": "appends of any size are accepted",
         ".limits.min-rate": "slow requests are ended if few threads are free",
+        ".max-response-size": "responses of up to 256KiB are stored",
     ]
 
     /// Every setting's dotted key and value as written in a file, in the file's order.

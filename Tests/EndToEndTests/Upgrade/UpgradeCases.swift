@@ -314,7 +314,7 @@ extension UpgradeCase {
         answered("answered-put", method: "PUT", .take, status: 201),
         answered("refused", .refuse("422 Unprocessable Content"), status: 422),
         // The response is larger than is stored.
-        answered("answered-at-length", .takeSaying(3_000), status: 201),
+        answered("answered-at-length", .takeSaying(300_000), status: 201),
         answered("dropped", route: "dropped", .take, status: 201),
         // Its response is kept for a day.
         answered("forgotten", .take, status: 201) { stage, upload in

@@ -70,7 +70,6 @@ struct GateSetting: Sendable {
         row("queue.lifetime", \.queue.lifetime, .seconds(7_200)),
         row("queue.failed-retention", \.queue.failedRetention, .seconds(7_200)),
         row("queue.maximum-hold-size", \.queue.maximumHoldSize, 1 << 20),
-        row("max-response-size", \.maxResponseSize, 0),
         row("response-retention", \.responseRetention, .seconds(600)),
         row("honours-idempotency-key", \.honoursIdempotencyKey, true),
         row("not-processed", \.notProcessed, [502]),
