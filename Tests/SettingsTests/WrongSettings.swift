@@ -101,11 +101,6 @@ extension SettingsTests {
             "1:25: events.webhook.url: 'directory:/a': it must begin with http://, https:// or unix:"
         ),
         Wrong(
-            "events: {webhook: {lifetime: 31d}}\n",
-            "1:30: events.webhook.lifetime: '31d' is not a duration from 1s to 2592000s, such as 30s "
-                + "or 24h"
-        ),
-        Wrong(
             "routes: {a: {authorize: {url: ask.example}}}\n",
             "1:31: routes.a.authorize.url: 'ask.example': it must begin with http://, https://, "
                 + "unix:, directory: or s3:"

@@ -148,5 +148,7 @@ package struct EventSettings: Sendable, Equatable {
     /// The service that receives each event in a POST request.
     package var webhook = ServiceSettings()
     /// How long after an event the gateway retries sending it.
+    ///
+    /// Not a setting of the operator.
     package var lifetime = Duration.seconds(86_400)
 }

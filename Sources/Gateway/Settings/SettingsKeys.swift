@@ -43,7 +43,6 @@ extension Settings {
             Key("events.to", \.events.destination, .destination()),
         ]
         + ServiceSettings.keys.map { Key("events.webhook", \.events.webhook, $0) }
-        + [Key("events.webhook.lifetime", \.events.lifetime, .duration(1...2_592_000))]
 
     /// The replacement of each removed setting, keyed by dotted key.
     ///
@@ -61,6 +60,7 @@ extension Settings {
         ".limits.min-append-size": "appends of any size are accepted",
         ".limits.min-rate": "slow requests are ended if few threads are free",
         ".max-response-size": "responses of up to 256KiB are stored",
+        "events.webhook.lifetime": "an event is dropped after 24 hours",
     ]
 
     /// Every setting's dotted key and value as written in a file, in the file's order.
