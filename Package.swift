@@ -398,7 +398,7 @@ let package = Package(
             name: "EndToEndTests",
             dependencies: [
                 "ResumableUpload", "stream-and-resume", "send-many", "write-body", "SpoolgateSpool",
-                "SpoolgateUploadProtocol", "SpoolgateTextFormats",
+                "SpoolgateUpstream", "SpoolgateUploadProtocol", "SpoolgateTextFormats",
                 "SpoolgatePosix", "SpoolgateTestSupport",
                 httpTypes,
             ],

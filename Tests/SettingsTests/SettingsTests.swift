@@ -77,7 +77,7 @@ import Testing
                   {file-field: f, fields: {a: b, c: ""}, from-fields: {d: X-D}}
                 path: {directory: /d, key-file: /k, key-id: i, retention: 2h}
                 s3:
-                  {region: eu-1, credentials: /s, style: virtual-host, part-size: 5MiB, fields: {X-Amz-Acl: private}}
+                  {region: eu-1, credentials: /s, style: virtual-host, fields: {X-Amz-Acl: private}}
                 digest: sha-512
                 fields: {forward: Accept, strip: [X-S, X_T], set: {X-U: "v w"}}
                 forwarding: both
@@ -119,7 +119,6 @@ import Testing
         route.upstream.bucket.region = "eu-1"
         route.upstream.bucket.credentials = .file("/s")
         route.upstream.bucket.style = .virtualHost
-        route.upstream.bucket.partSize = 5 << 20
         route.upstream.bucket.fields = [HTTPField(name: .made("X-Amz-Acl"), value: "private")]
         route.crossOrigin.origins = ["https://a.test", "http://b.test:81"]
         route.crossOrigin.allowsCredentials = true

@@ -309,11 +309,6 @@ extension SettingsTests {
                 + "lower-case letters, digits and hyphens"
         ),
         Wrong(
-            "routes: {a: {s3: {part-size: 1MiB}}}\n",
-            "1:30: routes.a.s3.part-size: '1MiB' is not a size from 5MiB to 5GiB, such as 64KiB or "
-                + "16GiB"
-        ),
-        Wrong(
             "routes: {a: {s3: {fields: {X-Amz-Copy-Source: /a/b}}}}\n",
             "1:47: routes.a.s3.fields.X-Amz-Copy-Source: expected Cache-Control, Expires or an "
                 + "X-Amz- field that the gateway does not set, with a value of ASCII characters"

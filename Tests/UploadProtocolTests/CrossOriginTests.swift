@@ -61,7 +61,7 @@ struct CrossOriginTests {
         #expect(!isPreflight(.options, [.accessControlRequestMethod: "PATCH"]))
     }
 
-    @Test("the preflight of an allowed origin lists methods, the protocols' fields, those asked for")
+    @Test("the preflight of an allowed origin lists methods and fields, also those asked for")
     func allowed() throws {
         let rules = rules("https://other.example", app, credentials: true)
         let answer = rules.preflightAnswer(to: app, asking: "x-api-key, *,a\tb,if-match,\r\n,")

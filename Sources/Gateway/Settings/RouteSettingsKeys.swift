@@ -36,7 +36,6 @@ extension RouteSettings {
             Key("s3.region", \.upstream.bucket.region, .region()),
             Key("s3.credentials", \.upstream.bucket.credentials, .credentials()),
             Key("s3.style", \.upstream.bucket.style, .choice()),
-            Key("s3.part-size", \.upstream.bucket.partSize, .size(BucketSettings.partSizes)),
             Key("s3.fields", \.upstream.bucket.fields, .objectFields()),
             Key("reply", \.reply, .word()),
             Key("promise", \.promise, .choice()),

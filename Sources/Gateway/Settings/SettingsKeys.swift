@@ -61,6 +61,7 @@ extension Settings {
         ".limits.min-rate": "slow requests are ended if few threads are free",
         ".max-response-size": "responses of up to 256KiB are stored",
         "events.webhook.lifetime": "an event is dropped after 24 hours",
+        ".s3.part-size": "uploads of more than 1GiB are sent in parts of 1GiB",
     ]
 
     /// Every setting's dotted key and value as written in a file, in the file's order.

@@ -40,16 +40,14 @@ package struct BucketAddress: Sendable, Equatable {
 package struct BucketSettings: Sendable, Equatable {
     /// The maximum size of an object in bytes (Amazon S3, multipart upload limits).
     package static let largestObject: Int64 = 5 << 40
-    /// The range of a part's size in bytes; the last part may be smaller.
-    ///
-    /// The maximum also applies to a single PUT.
-    package static let partSizes: ClosedRange<Int64> = (5 << 20)...(5 << 30)
 
     package var region = "us-east-1"
     /// The location of the access key; if nil, there is no key, and objects cannot be stored.
     package var credentials: BucketCredentials?
     package var style = BucketStyle.path
     /// The maximum size in bytes of an upload sent by a single PUT, and the size of the parts of larger uploads.
+    ///
+    /// Not a setting of the operator. Stores accept from 5 MiB to 5 GiB.
     package var partSize: Int64 = 1 << 30
     /// How long to wait before each repetition of a request that sends a part, or starts or completes the object.
     ///

@@ -55,7 +55,6 @@ struct GateSetting: Sendable {
         row("s3.region", \.upstream.bucket.region, "eu-1"),
         [GateSetting("s3.credentials") { $0.upstream.bucket.credentials = .file($1.credentials) }],
         row("s3.style", \.upstream.bucket.style, .virtualHost),
-        row("s3.part-size", \.upstream.bucket.partSize, 5 << 20),
         row("s3.fields", \.upstream.bucket.fields, [.init(name: .made("x-amz-acl"), value: "p")]),
         row("reply", \.reply, .upstream, .accepted),
         row("promise", \.promise, .powerCut, .process),
