@@ -68,7 +68,7 @@ final class KillWorld {
             upstream: upstream.base,
             routeSettings: routeSettings,
             // The gateway also reports offsets during slow deliveries and slow content.
-            extra: ["interim: {progress-interval: 1s, progress-size: 64KiB, heartbeat: 1s}"],
+            extra: ["interim: {heartbeat: 1s}"],
             front: .nginxWithModule
         )
     }

@@ -24,9 +24,7 @@ final class ProxyChain {
     }
 
     /// Settings for the most interim responses.
-    static let manyInterim = [
-        "interim: {progress-interval: 1s, progress-size: 64KiB, heartbeat: 1s}"
-    ]
+    static let manyInterim = ["interim: {heartbeat: 1s}"]
 
     /// Starts the chain, with `changes` to the proxy's configuration.
     init(
@@ -129,16 +127,17 @@ final class ProxyChain {
         }
     }
 
-    /// Starts to send 1.4 MB: nothing for three seconds, then a part each second.
+    /// Starts to send 3.9 MB, too little for a report about content of unknown length: nothing for three seconds, then a
+    /// part each second.
     func startSlowUpload(_ version: String) throws -> SlowUpload {
         let name = "slow-\(UUID().uuidString)"
         let heads = sandbox.directory.appending(path: name + ".heads").path()
         let output = sandbox.directory.appending(path: name + ".out")
         let line =
-            "{ sleep 3; for i in 1 2 3 4 5 6 7 8 9 10 11; do head -c 131072 /dev/zero; sleep 1; "
+            "{ sleep 3; for i in 1 2 3 4 5 6 7 8 9 10 11; do head -c 350000 /dev/zero; sleep 1; "
             + "done; } | exec curl \"$@\""
         let arguments = curlArguments(
-            ["Upload-Complete: ?1", "Expect:", "Content-Length: \(11 << 17)"],
+            ["Upload-Complete: ?1", "Expect:", "Content-Length: \(11 * 350_000)"],
             [
                 version, "-X", "PUT", "-T", "-", "-o", "/dev/null", "-w", "%{http_code}",
                 url + "slow.bin",

@@ -57,7 +57,7 @@ import Testing
             clients: {maximum-concurrent: 5, maximum-uploads: 6}
             timeouts: {stall: 1500ms, drain: 0s, in-use: 2m}
             delivery: {maximum-concurrent: 3}
-            interim: {progress-interval: 2s, progress-size: 0, heartbeat: 0s}
+            interim: {heartbeat: 0s}
             routes:
               default: {upstream: "http://127.0.0.1:81/base"}
               a:
@@ -101,8 +101,7 @@ import Testing
         expected.drainTimeout = .zero
         expected.inUseTimeout = .seconds(120)
         expected.maximumDeliveries = 3
-        expected.interim.progressInterval = .seconds(2)
-        expected.interim.progressSize = 0
+        expected.interim.progressInterval = nil
         expected.interim.heartbeat = .zero
         expected.routes["default"]?.upstream.targets = [.http(base: "http://127.0.0.1:81/base")]
         var route = RouteSettings()

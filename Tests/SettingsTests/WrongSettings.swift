@@ -194,16 +194,6 @@ extension SettingsTests {
                 + "30s or 24h"
         ),
         Wrong(
-            "interim: {progress-interval: 0s}\n",
-            "1:30: interim.progress-interval: '0s' is not a duration from 1s to 3600s, such as 30s "
-                + "or 24h"
-        ),
-        Wrong(
-            "interim: {progress-size: 2048GiB}\n",
-            "1:26: interim.progress-size: '2048GiB' is not a size from 0 to 1TiB, such as 64KiB or "
-                + "16GiB"
-        ),
-        Wrong(
             "routes: {a: {honours-idempotency-key: yes}}\n",
             "1:39: routes.a.honours-idempotency-key: 'yes' is not valid; use true or false"
         ),

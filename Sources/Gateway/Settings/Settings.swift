@@ -118,12 +118,20 @@ package struct ClientSettings: Sendable, Equatable {
 /// How often a client is sent an interim 104 response (Upload Resumption Supported), if the client and web server
 /// support it.
 package struct InterimRate: Sendable, Equatable {
-    /// The minimum time between two reports while content is being received.
-    package var progressInterval = Duration.seconds(5)
+    /// The minimum time between two reports while content is being received; nil to send none.
+    package var progressInterval: Duration? = .seconds(5)
     /// The minimum number of bytes received between two reports.
+    ///
+    /// Not a setting of the operator.
     package var progressSize: Int64 = 1 << 20
     /// The time between two reports during a delivery, or zero to send none.
     package var heartbeat = Duration.seconds(5)
+
+    /// The setting, which determines both times.
+    var interval: Duration {
+        get { heartbeat }
+        set { (heartbeat, progressInterval) = (newValue, newValue > .zero ? newValue : nil) }
+    }
 }
 
 /// Where upload events are sent.

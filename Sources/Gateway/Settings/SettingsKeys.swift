@@ -35,9 +35,7 @@ extension Settings {
             Key("timeouts.in-use", \.inUseTimeout, .duration(1...3_600)),
             Key("delivery.maximum-concurrent", \.maximumDeliveries, .integer(1...4096)),
             Key("delivery.queue-run-interval", \.queueRunInterval, .duration(1...86_400)),
-            Key("interim.progress-interval", \.interim.progressInterval, .duration(1...3_600)),
-            Key("interim.progress-size", \.interim.progressSize, .size(0...(1 << 40))),
-            Key("interim.heartbeat", \.interim.heartbeat, .duration(1...3_600, allowsZero: true)),
+            Key("interim.heartbeat", \.interim.interval, .duration(1...3_600, allowsZero: true)),
             Key("interop-alias", \.interopAliases, .aliases()),
             Key("correlation-field", \.correlationField, .passingName()),
             Key("events.to", \.events.destination, .destination()),
@@ -62,6 +60,9 @@ extension Settings {
         ".max-response-size": "responses of up to 256KiB are stored",
         "events.webhook.lifetime": "an event is dropped after 24 hours",
         ".s3.part-size": "uploads of more than 1GiB are sent in parts of 1GiB",
+        "interim.progress-interval":
+            "interim.heartbeat is the time between reports while content arrives, too",
+        "interim.progress-size": "a report while content arrives follows at least 1MiB",
     ]
 
     /// Every setting's dotted key and value as written in a file, in the file's order.

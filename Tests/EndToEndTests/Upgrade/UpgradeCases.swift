@@ -147,11 +147,13 @@ extension UpgradeCase {
         part("told-under-way", size: 3_000_000) { stage, upload in
             let client = try Self.begin(stage, upload)
             let content = upload.content
-            // Content that arrives a second after the last report causes the next one.
+            // Content that arrives five seconds after the last report, and 1 MiB, causes the next one.
+            client.send(content[..<1_200_000])
+            upload.sent = 1_200_000
             try eventually("an offset of \(upload.name)", seconds: 60) {
                 if upload.sent < 2_900_000 {
-                    client.send(content[upload.sent..<upload.sent + 5_000])
-                    upload.sent += 5_000
+                    client.send(content[upload.sent..<upload.sent + 1_000])
+                    upload.sent += 1_000
                 }
                 return client.isReadable
             }

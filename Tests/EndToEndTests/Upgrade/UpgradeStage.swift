@@ -69,7 +69,7 @@ final class UpgradeStage {
         sandbox = try Sandbox(
             routes: routes.mapValues(lines(of:)),
             extra: [
-                "interim: {progress-interval: 1s, progress-size: 64KiB}",
+                "interim: {heartbeat: 1s}",
                 "events: {webhook: {url: '\(upstreams.url("receiver")):/events'}}",
             ] + (kind == .plain ? [] : ["node: n1"]),
             front: .nginxServing(

@@ -25,7 +25,7 @@ timeouts: {{stall: 60s, drain: 20s, in-use: 20s}}
 threads: {{maximum: {threads}}}
 delivery: {{queue-run-interval: {queue_run}s}}
 # So that offsets are acknowledged during requests, and heartbeats are sent.
-interim: {{progress-interval: 1s, progress-size: 64KiB, heartbeat: 1s}}
+interim: {{heartbeat: 1s}}
 routes:
   default:
     upstream: {upstream}

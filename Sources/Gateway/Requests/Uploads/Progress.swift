@@ -37,7 +37,7 @@ struct ReceptionProgress {
         self.rate = rate
         step = hasLength ? .max : Self.step
         told = offset
-        next = .after(rate.progressInterval)
+        next = rate.progressInterval.map { .after($0) } ?? .never
     }
 
     /// Acknowledges the upload's offset if a report is due; call it after content arrived or the alarm rang.
@@ -46,7 +46,7 @@ struct ReceptionProgress {
         try tellDurable(upload, report)
         guard !upload.isSyncing, isDue(at: upload.offset) else { return }
         told = upload.offset
-        next = .after(rate.progressInterval)
+        next = rate.progressInterval.map { .after($0) } ?? .never
         if let alarm = alarm(of: report), try upload.beginSync(ringing: alarm) {
             // The sync may be complete already.
             try tellDurable(upload, report)
