@@ -30,8 +30,7 @@ struct BucketTests {
                 upstream: "s3:\(target)",
                 routeSettings: [
                     "s3: {credentials: \(keyFile)}", BucketTests.quick,
-                ] + routeSettings,
-                extra: ["delivery: {queue-run-interval: 1s}"]
+                ] + routeSettings
             )
         }
 

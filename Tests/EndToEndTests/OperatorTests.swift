@@ -47,11 +47,10 @@ struct OperatorTests {
         upstream = try Moody()
         sandbox = try Sandbox(
             upstream: upstream.base,
-            // The long intervals leave only attempts that a test asks for.
+            // The long pause leaves only attempts that a test asks for.
             routeSettings: [
                 "reply: accepted", "queue: {minimum-backoff: 1h}", "credential-fields: X-Api-Key",
-            ],
-            extra: ["delivery: {queue-run-interval: 1h}"]
+            ]
         )
     }
 
@@ -99,7 +98,7 @@ struct OperatorTests {
         let hold = try sandbox.spoolgate("hold", id)
         #expect((hold.status, hold.errors) == (0, ""))
         #expect(hold.output == "held \(id): was deferred\n")
-        // The daemon is notified at once; its next run is an hour away.
+        // The daemon is notified at once.
         try awaitStatus("\"waiting\":0,\"next\":[]", "\"held\":1")
         let repeated = try sandbox.spoolgate("hold", id)
         #expect(repeated.status == 0)

@@ -44,6 +44,8 @@ package struct Settings: Sendable, Equatable {
     /// The maximum number of concurrent attempts on all routes.
     package var maximumDeliveries = 48
     /// The time between two searches for uploads whose next attempt is due.
+    ///
+    /// Not a setting of the operator.
     package var queueRunInterval = Duration.seconds(30)
     package var interim = InterimRate()
     /// Interop versions unknown to this program, each with the known version that it is treated as.

@@ -34,7 +34,6 @@ extension Settings {
             Key("timeouts.drain", \.drainTimeout, .duration(0...86_400), needsRestart: true),
             Key("timeouts.in-use", \.inUseTimeout, .duration(1...3_600)),
             Key("delivery.maximum-concurrent", \.maximumDeliveries, .integer(1...4096)),
-            Key("delivery.queue-run-interval", \.queueRunInterval, .duration(1...86_400)),
             Key("interim.heartbeat", \.interim.interval, .duration(1...3_600, allowsZero: true)),
             Key("interop-alias", \.interopAliases, .aliases()),
             Key("correlation-field", \.correlationField, .passingName()),
@@ -63,6 +62,8 @@ extension Settings {
         "interim.progress-interval":
             "interim.heartbeat is the time between reports while content arrives, too",
         "interim.progress-size": "a report while content arrives follows at least 1MiB",
+        "delivery.queue-run-interval":
+            "a run starts 30s after the end of the previous one, and on SIGUSR1",
     ]
 
     /// Every setting's dotted key and value as written in a file, in the file's order.

@@ -158,7 +158,6 @@ struct UpgradeBuildTests {
                     "accepted": ["upstream: unix:\(folder.file("later"))", "reply: accepted"]
                         + settings
                 ],
-                extra: ["delivery: {queue-run-interval: 1s}"],
                 front: .nginxServing(
                     ["default", "accepted"].map { name in
                         """

@@ -9,9 +9,6 @@ from lab import gateway
 from lab.gateway import write
 from lab.processes import run
 
-# The interval of the daemons' queue runs, in seconds.
-QUEUE_RUN = 2
-
 # The exit status of a fenced daemon.
 FENCED = 75
 
@@ -23,7 +20,6 @@ spool:
   reserve: 16MiB
 timeouts: {{stall: 60s, drain: 20s, in-use: 20s}}
 threads: {{maximum: {threads}}}
-delivery: {{queue-run-interval: {queue_run}s}}
 # So that offsets are acknowledged during requests, and heartbeats are sent.
 interim: {{heartbeat: 1s}}
 routes:
@@ -43,7 +39,6 @@ def settings(name, spool, upstream, is_shared, threads=500):
         name=name,
         spool=spool,
         shared="true" if is_shared else "false",
-        queue_run=QUEUE_RUN,
         upstream=upstream,
         threads=threads,
     )

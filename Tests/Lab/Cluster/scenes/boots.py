@@ -48,8 +48,8 @@ def play(world, transcript, draw):
 def time_to_look(world):
     """Waits until both nodes have run their queues since the last event."""
     # The log has no line for a run that found nothing.
-    later = time.monotonic() + 5
-    must(10, "two queue runs", lambda: time.monotonic() > later)
+    later = time.monotonic() + 35
+    must(40, "two queue runs", lambda: time.monotonic() > later)
 
 
 def running_upload(world, draw, number):

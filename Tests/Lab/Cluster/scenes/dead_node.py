@@ -27,7 +27,7 @@ def play(world, transcript, draw):
     runs = two.queue_runs()
     death = Death("n1", time.monotonic())
     application.release()
-    resolved = wait(30 * world.slowness, lambda: is_resolved(two, clients))
+    resolved = wait(90 * world.slowness, lambda: is_resolved(two, clients))
     seconds = time.monotonic() - death.time
     # One of them was in progress.
     runs = two.queue_runs() - runs

@@ -56,13 +56,13 @@ def play(world, transcript, draw):
         client.note(client.head().offset)
     application.release()
     both = [client for client, _ in sent]
-    resolved = wait(30 * world.slowness, lambda: is_resolved(two, both))
+    resolved = wait(90 * world.slowness, lambda: is_resolved(two, both))
     seconds = time.monotonic() - death.time
     transcript.check(resolved, f"its deliveries are resolved on n2 {seconds:.1f} s after the stop")
     # A queue run repairs the uploads of n1; after that the spool does not change.
     runs = two.queue_runs()
     # One of them is in progress.
-    must(30 * world.slowness, "two queue runs", lambda: two.queue_runs() >= runs + 3)
+    must(120 * world.slowness, "two queue runs", lambda: two.queue_runs() >= runs + 3)
     before = two.digests()
 
     answers, ended = [], threading.Event()
