@@ -154,7 +154,7 @@ struct HostileDirectoryTests {
 
     static let commands: [[String]] = [
         ["list", "--json"], ["show", "ID"], ["hold", "ID"], ["release", "ID"], ["requeue", "ID"],
-        ["requeue", "--all"], ["requeue", "--due"], ["purge", "--force", "ID"],
+        ["requeue", "--all"], ["purge", "--force", "ID"],
         ["purge", "--force", "--older-than", "0s"], ["check"], ["check", "--live"], ["status"],
         ["status", "--check"], ["serve"],
     ]

@@ -233,10 +233,7 @@ struct RecoveryTests {
             command.wake()
             #expect(daemons.allSatisfy { $0.isWoken() })
         }
-        #expect(try command.wakeDaemons())
-        #expect(daemons.allSatisfy { $0.isWoken() })
         for daemon in daemons { daemon.leave() }
-        #expect(try !command.wakeDaemons())
     }
 
     @Test(

@@ -63,7 +63,7 @@ final class Purging {
             spool.noteClock()
             // Daemons report the numbers of uploads. If waking them fails, their next check of the spool corrects the
             // numbers.
-            if hasRemoved { _ = try? spool.wakeDaemons() }
+            if hasRemoved { spool.wake() }
         }
         if let total {
             report.left = try removeOldest(keeping: total)

@@ -84,7 +84,7 @@ struct UploadAction {
     /// Notifies the daemons if uploads were held, then throws the worst failure, if any.
     func end() throws(CommandFailure) {
         // If notifying fails, the next queue run of each daemon detects the change.
-        if hasHeld { _ = try? spool.wakeDaemons() }
+        if hasHeld { spool.wake() }
         try lines.end()
     }
 }

@@ -14,9 +14,8 @@ struct Requeue: SpoolgateCommand {
         discussion: """
             Immediately retries uploads that are deferred, failed, held or indeterminate. Their time \
             in the queue starts over. The upstream may already have received an indeterminate upload; \
-            if so, it receives the upload a second time. With --due, no upload is changed: the daemon \
-            attempts the uploads that are due. Safe while a daemon runs; an upload that is in use is \
-            not changed.
+            if so, it receives the upload a second time. Safe while a daemon runs; an upload that is in \
+            use is not changed.
             """
     )
 
@@ -25,9 +24,6 @@ struct Requeue: SpoolgateCommand {
 
     @Flag(help: "Requeue all deferred and failed uploads; held uploads stay on hold.")
     var all = false
-
-    @Flag(help: "Make the daemon attempt the uploads that are due; no upload is changed.")
-    var due = false
 
     @Option(
         help: ArgumentHelp(
@@ -50,8 +46,8 @@ struct Requeue: SpoolgateCommand {
     private static let queues = [Queue.deferred, .hold]
 
     func validate() throws {
-        if [all, due, !uploads.ids.isEmpty].count(where: { $0 }) != 1 {
-            throw ValidationError("Name the uploads to requeue, or use --all or --due.")
+        if all != uploads.ids.isEmpty {
+            throw ValidationError("Name the uploads to requeue, or use --all.")
         }
         if !all, indeterminate || !queue.isEmpty {
             throw ValidationError("--queue and --indeterminate require --all.")
@@ -59,37 +55,10 @@ struct Requeue: SpoolgateCommand {
     }
 
     func perform() throws(CommandFailure) {
-        if due { return try runQueue() }
         var action = try UploadAction(options, word: "requeued", json: json)
         for id in uploads.ids { action.apply(to: id, Self.requeue) }
         if all { try requeueAll(&action) }
         try action.end()
-    }
-
-    /// Makes the spool's daemons run their queues now.
-    private func runQueue() throws(CommandFailure) {
-        let spool = try openSpool(try options.settings())
-        let now = spool.clock.now
-        var count = 0
-        try askSpool(
-            try spool.forEachWaiting { _, time in
-                time.map { $0 <= now } ?? false
-            } _: { upload in
-                if upload.next.map({ $0 <= now }) ?? false { count += 1 }
-            }
-        )
-        guard try askSpool(try spool.wakeDaemons()) else {
-            throw CommandFailure(
-                code: .unavailable,
-                sentence: "cannot run the queue: no daemon serves from \(spool.directory); "
-                    + "systemctl start spoolgate"
-            )
-        }
-        print(
-            json
-                ? JSON.line([("action", .string("run")), ("due", .integer(Int64(count)))])
-                : "The daemon runs the queue: \(uploads: count) due."
-        )
     }
 
     private func requeueAll(_ action: inout UploadAction) throws(CommandFailure) {

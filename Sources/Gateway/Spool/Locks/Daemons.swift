@@ -209,29 +209,11 @@ extension Spool {
 
     // MARK: Waking
 
-    /// Tells all daemons to check the queue; if this fails, the daemons detect the change at their next regular queue
-    /// run.
-    func wake() { try? writeWakeFile() }
+    /// Tells all daemons to check the queue, which they do within a second; if this fails, they detect the change at
+    /// their next regular queue run.
+    package func wake() { try? layout.replace(Self.wakeFile, with: "", on: disk) }
 
-    /// Tells all daemons to check the queue; they do so within a second.
-    ///
-    /// - Returns: whether any daemon is running.
-    /// - Throws: `.disk` if the daemons cannot be notified, or their files cannot be read.
-    package func wakeDaemons() throws(SpoolError) -> Bool {
-        try onDisk { () throws(SystemError) in
-            try writeWakeFile()
-            for name in try layout.daemons.names() where try isLocked(daemon: name) == true {
-                return true
-            }
-            return false
-        }
-    }
-
-    private func writeWakeFile() throws(SystemError) {
-        try layout.replace(Self.wakeFile, with: "", on: disk)
-    }
-
-    /// Returns whether a process has called `wake()` or `wakeDaemons()` since the last call.
+    /// Returns whether a process has called `wake()` since the last call.
     ///
     /// A daemon calls this at least once a second, so this is usually the first call to detect that the host was fenced
     /// off.
