@@ -9,8 +9,6 @@ import SpoolgateUploadProtocol
 final class PurgeReport {
     let isDryRun: Bool
     let isJSON: Bool
-    /// The number of bytes left in the spool; nil if the command set no limit.
-    var left: Int64?
     private let progress = ProgressLine()
     private var count = 0
     private var removed = 0
@@ -102,7 +100,6 @@ final class PurgeReport {
                     ("in-use", .integer(Int64(inUse))),
                     ("unknown-route", .integer(Int64(kept))),
                     ("clock-lead", .integer(clockLead ?? 0)),
-                    ("left", left.map { .integer($0) } ?? .null),
                 ])
             )
         }
@@ -125,10 +122,9 @@ final class PurgeReport {
         }
         let verb = isDryRun ? "Would remove" : "Removed"
         let used = inUse == 0 ? "" : "; \(inUse) in use, kept"
-        let rest = left.map { "; \(ByteSize.rounded($0)) left" } ?? ""
         let freeing = isDryRun ? "freeing" : "freed"
         progress.print(
-            "\(verb) \(uploads: removed), \(freeing) \(ByteSize.rounded(freed))\(used)\(rest)."
+            "\(verb) \(uploads: removed), \(freeing) \(ByteSize.rounded(freed))\(used)."
         )
     }
 }

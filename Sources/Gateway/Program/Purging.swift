@@ -1,4 +1,4 @@
-// One purge: removes expired or named uploads, uploads older than a time, or the oldest until the rest fits.
+// One purge: removes expired or named uploads, or uploads older than a time.
 //
 // Uploads in use, or changed since they were read, are kept. Invariant: unless the purge is forced, no upload is
 // removed before its `Retention` ends.
@@ -7,7 +7,6 @@ import SpoolgateDelivery
 import SpoolgateJournal
 import SpoolgatePosix
 import SpoolgateSpool
-import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
 final class Purging {
@@ -18,8 +17,6 @@ final class Purging {
     private static let batch = 512
     /// The minimum age, in seconds, of content without a record that is moved to `corrupt` or removed.
     private static let orphanAge: Int64 = 3_600
-    /// The maximum number of uploads in memory during each walk for the oldest ones.
-    private static let round = 20_000
 
     private let spool: Spool
     private let events: Events
@@ -56,24 +53,15 @@ final class Purging {
     // MARK: All
 
     /// Removes the uploads that are due.
-    ///
-    /// If `total` is not nil, removes the oldest first until the spool occupies at most `total` bytes on the disk.
-    func run(keeping total: Int64?) throws(SpoolError) {
+    func run() throws(SpoolError) {
         defer {
             spool.noteClock()
             // Daemons report the numbers of uploads. If waking them fails, their next check of the spool corrects the
             // numbers.
             if hasRemoved { spool.wake() }
         }
-        if let total {
-            report.left = try removeOldest(keeping: total)
-        } else {
-            try forEachDue { summary throws(SpoolError) in
-                due.append(summary)
-                if due.count >= Self.batch { try removeDue() }
-            }
-            try removeDue()
-        }
+        try findDue()
+        try removeDue()
         if queues.contains(.incoming), !selection.isNarrow {
             let age = selection.olderThan?.components.seconds ?? Self.orphanAge
             try spool.recoverOrphans(
@@ -82,7 +70,7 @@ final class Purging {
             ) { id, status, outcome in report.note(orphan: id, status, outcome) }
             try removeOldOrphans()
         }
-        if total == nil, isWhole { spool.notePurge() }
+        if isWhole { spool.notePurge() }
         report.end(retention, clockLead: spool.clock.lead)
     }
 
@@ -106,10 +94,7 @@ final class Purging {
         try removeDue()
     }
 
-    private func forEachDue(
-        isFirst: Bool = true,
-        _ body: (UploadSummary) throws(SpoolError) -> Void
-    ) throws(SpoolError) {
+    private func findDue() throws(SpoolError) {
         let olderThan = selection.olderThan?.components.seconds ?? 0
         let age = isForced ? olderThan : max(olderThan, retention.shortest(queues))
         // A forced purge with age 0 matches every upload, even if its last activity is in the future.
@@ -123,8 +108,12 @@ final class Purging {
             summary throws(SpoolError) in
             guard selection.admits(summary.creation) else { return }
             if !isForced, !report.isDryRun, try spool.correctTime(of: summary) { return }
-            if isDue(summary) { return try body(summary) }
-            if isFirst, !retention.knows(summary.creation?.route) { report.keep(summary) }
+            if isDue(summary) {
+                due.append(summary)
+                if due.count >= Self.batch { try removeDue() }
+            } else if !retention.knows(summary.creation?.route) {
+                report.keep(summary)
+            }
         }
     }
 
@@ -132,16 +121,9 @@ final class Purging {
         isForced || retention.isOver(summary, at: now)
     }
 
-    /// Returns the number of bytes freed.
-    @discardableResult
-    private func removeDue() throws(SpoolError) -> Int64 {
+    private func removeDue() throws(SpoolError) {
         defer { due = [] }
-        var freed: Int64 = 0
-        try remove(due) { summary, isRemoved in
-            if isRemoved { freed += summary.diskUsage }
-            report.note(summary, isRemoved: isRemoved)
-        }
-        return freed
+        try remove(due) { summary, isRemoved in report.note(summary, isRemoved: isRemoved) }
     }
 
     private func remove(
@@ -158,52 +140,6 @@ final class Purging {
             events.note(Event(.purged, of: summary))
             hasRemoved = true
         }
-    }
-
-    // MARK: The oldest
-
-    /// Removes due uploads, oldest first, until at most `total` bytes are left; returns how many are left.
-    private func removeOldest(keeping total: Int64) throws(SpoolError) -> Int64 {
-        var left: Int64 = 0
-        try spool.forEachUpload { left += $0.diskUsage }
-        var last: UploadOrder?
-        var isMore = true
-        while left > total, isMore {
-            var oldest = TopN<UploadOrder, UploadID>(limit: Self.round)
-            try forEachDue(isFirst: last == nil) { (summary) throws(SpoolError) in
-                let order = UploadOrder(summary, by: .age)
-                if last.map({ order > $0 }) ?? true { oldest.add(order, summary.id) }
-            }
-            let found = oldest.sorted()
-            isMore = found.count == Self.round
-            last = found.last?.key
-            left = try remove(found, from: left, to: total)
-        }
-        return left
-    }
-
-    private func remove(
-        _ found: [(key: UploadOrder, element: UploadID)],
-        from size: Int64,
-        to total: Int64
-    ) throws(SpoolError) -> Int64 {
-        var left = size
-        // Bytes left if all uploads in `due` can be removed.
-        var expected = left
-        for (order, id) in found {
-            if expected <= total || due.count >= Self.batch {
-                left -= try removeDue()
-                expected = left
-            }
-            guard left > total else { break }
-            // The upload may have changed since it was found.
-            guard let summary = try spool.look(at: id), UploadOrder(summary, by: .age) == order,
-                queues.contains(summary.queue), isDue(summary)
-            else { continue }
-            due.append(summary)
-            expected -= summary.diskUsage
-        }
-        return left - (try removeDue())
     }
 
     // MARK: By name

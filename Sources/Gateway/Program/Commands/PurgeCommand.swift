@@ -9,7 +9,6 @@ import SpoolgateJournal
 import SpoolgatePosix
 import SpoolgateSettings
 import SpoolgateSpool
-import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
 struct Purge: SpoolgateCommand {
@@ -19,27 +18,16 @@ struct Purge: SpoolgateCommand {
             Removes partial uploads (queue incoming) idle for their route's limits.max-age, stored \
             responses of delivered uploads (queue delivered) after its response-retention, and failed \
             uploads (queue hold) after its queue.failed-retention. Select some of them by identity, \
-            age, route or owner, or use --keep-total to remove the oldest until the spool fits. With \
-            --force, all selected uploads are removed, even if they were promised to clients; complete \
-            uploads that wait for the upstream or an operator (deferred, hold) and corrupt ones only \
-            if they or their queue are named. Safe while a daemon runs, which removes expired uploads \
-            by itself.
+            age, route or owner. With --force, all selected uploads are removed, even if they were \
+            promised to clients; complete uploads that wait for the upstream or an operator (deferred, \
+            hold) and corrupt ones only if they or their queue are named. Safe while a daemon runs, \
+            which removes expired uploads by itself.
             """
     )
 
     @OptionGroup var options: SettingsOptions
     @OptionGroup var uploads: NamedUploads
     @OptionGroup var selection: UploadSelection
-
-    @Option(
-        help: ArgumentHelp(
-            "Remove the oldest uploads until the spool occupies no more than this size on disk: "
-                + "500MiB, 50GiB.",
-            valueName: "size"
-        ),
-        transform: readSize
-    )
-    var keepTotal: Int64?
 
     @Option(
         help: ArgumentHelp(
@@ -54,10 +42,7 @@ struct Purge: SpoolgateCommand {
     )
     var queue: [Queue] = []
 
-    @Flag(
-        help:
-            "Also remove uploads promised to clients; requires uploads, --older-than or --keep-total."
-    )
+    @Flag(help: "Also remove uploads promised to clients; requires uploads or --older-than.")
     var force = false
 
     @Flag(help: "Print the uploads that would be removed, but remove none.")
@@ -76,18 +61,15 @@ struct Purge: SpoolgateCommand {
     }
 
     func validate() throws {
-        let isSelecting =
-            selection.isNarrow || selection.olderThan != nil || keepTotal != nil || !queue.isEmpty
+        let isSelecting = selection.isNarrow || selection.olderThan != nil || !queue.isEmpty
         if !uploads.ids.isEmpty, isSelecting {
             throw ValidationError(
-                "Named uploads cannot be combined with --older-than, --keep-total, --route, --owner or "
-                    + "--queue."
+                "Named uploads cannot be combined with --older-than, --route, --owner or --queue."
             )
         }
-        if force, uploads.ids.isEmpty, selection.olderThan == nil, keepTotal == nil {
+        if force, uploads.ids.isEmpty, selection.olderThan == nil {
             throw ValidationError(
-                "--force removes uploads promised to clients: name the uploads, or use --older-than "
-                    + "or --keep-total."
+                "--force removes uploads promised to clients: name the uploads, or use --older-than."
             )
         }
         let kept = chosenQueues.filter { !Retention.queues.contains($0) }.map(\.rawValue)
@@ -114,15 +96,7 @@ struct Purge: SpoolgateCommand {
             report: report
         )
         guard uploads.ids.isEmpty else { return try purging.remove(uploads.ids) }
-        try askSpool(try purging.run(keeping: keepTotal))
+        try askSpool(try purging.run())
         if report.isEmpty { try selection.requireRoutes(of: settings) }
-        if let keepTotal, let left = report.left, left > keepTotal {
-            throw CommandFailure(
-                code: .refused,
-                sentence: "\(ByteSize.rounded(left)) left in \(spool.directory), more than "
-                    + "\(ByteSize.text(keepTotal)): the rest is promised to clients, not selected, or in "
-                    + "use"
-            )
-        }
     }
 }
