@@ -20,7 +20,4 @@ func reading<Value>(
 
 let readDuration = reading("is not a duration; use 90s, 30m, 24h or 7d.") { DurationText.read($0) }
 
-/// Converts a size into bytes.
-let readSize = reading("is not a size; use 500KiB, 20MiB or 50GiB.") { ByteSize.read($0) }
-
 let readUpload = reading("is not the identity of an upload; see spoolgate list.") { UploadID($0) }

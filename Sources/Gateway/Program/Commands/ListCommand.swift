@@ -38,15 +38,6 @@ struct List: SpoolgateCommand {
 
     @Option(
         help: ArgumentHelp(
-            "Only uploads that take more space on the disk: 500KiB, 20MiB, 50GiB.",
-            valueName: "size"
-        ),
-        transform: readSize
-    )
-    var largerThan: Int64?
-
-    @Option(
-        help: ArgumentHelp(
             "size: largest on the disk first; age: longest idle first.",
             valueName: "order"
         ),
@@ -54,9 +45,6 @@ struct List: SpoolgateCommand {
         transform: reading("is not an order; use size or age.") { UploadOrder.Kind(rawValue: $0) }
     )
     var sort: UploadOrder.Kind?
-
-    @Flag(help: "Print all columns, and do not cut lines.")
-    var wide = false
 
     @Flag(help: "Count the uploads by state, route and age, and print the oldest of each.")
     var shape = false
@@ -107,8 +95,7 @@ struct List: SpoolgateCommand {
         try askSpool(
             try spool.forEachUpload { summary in
                 guard selection.admits(summary, at: now),
-                    state.isEmpty || state.contains(summary.stateWord),
-                    largerThan.map({ summary.diskUsage > $0 }) ?? true
+                    state.isEmpty || state.contains(summary.stateWord)
                 else { return }
                 body(summary)
             }
@@ -116,7 +103,7 @@ struct List: SpoolgateCommand {
     }
 
     private var isNarrow: Bool {
-        selection.isNarrow || selection.olderThan != nil || !state.isEmpty || largerThan != nil
+        selection.isNarrow || selection.olderThan != nil || !state.isEmpty
     }
 
     // MARK: For people
@@ -139,15 +126,14 @@ struct List: SpoolgateCommand {
                 shape.add($0)
                 step(shape.count)
             }
-            let width = wide ? nil : Terminal.output.size?.columns
-            let lines = json ? shape.objects : shape.lines(isWide: wide, width: width)
+            let width = Terminal.output.size?.columns
+            let lines = json ? shape.objects : shape.lines(width: width)
             lines.forEach(emit)
             count = shape.count
         } else {
             let style = UploadTable.Style(
                 order: screen == nil ? sort : sort ?? .age,
-                isWide: wide,
-                showsDisk: sort == .size || largerThan != nil,
+                showsDisk: sort == .size,
                 showsQueries: settings.showsQueries,
                 width: Terminal.output.size?.columns,
                 limit: screen?.rows ?? UploadTable.sortedLimit

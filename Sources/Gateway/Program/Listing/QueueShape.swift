@@ -67,11 +67,10 @@ struct QueueShape {
 
     /// Returns, for each row, a line of counts and a line about its oldest upload; empty without uploads.
     ///
-    /// `isWide` prints the column for routes even if there is only one route. If `width` is not nil, lines are cut to
-    /// `width` columns.
-    func lines(isWide: Bool, width: Int?) -> [String] {
+    /// If `width` is not nil, lines are cut to `width` columns.
+    func lines(width: Int?) -> [String] {
         guard count > 0 else { return [] }
-        let hasRoutes = isWide || Set(rows.keys.map(\.route)).count > 1
+        let hasRoutes = Set(rows.keys.map(\.route)).count > 1
         let limits = Self.ends.map(DurationText.rounded)
         var head = ["STATE"] + (hasRoutes ? ["ROUTE"] : []) + ["UPLOADS"]
         head += limits.map { "<\($0)" } + ["older", "DISK"]

@@ -1,7 +1,6 @@
 // The columns of the table of `list`, for a terminal's width or for other output.
 //
-// On a narrow terminal, long cells move below their row. Invariant: no line is wider than the terminal, unless wide
-// output is requested.
+// On a narrow terminal, long cells move below their row. Invariant: no line is wider than the terminal.
 
 import SpoolgatePosix
 
@@ -51,8 +50,7 @@ struct TableLayout {
 
     /// Creates a layout with the widths that the rows need.
     ///
-    /// Leaves out the column for the route or the owner if all rows have the same value, unless wide output is
-    /// requested.
+    /// Leaves out the column for the route or the owner if all rows have the same value.
     init(of rows: [TableRow], _ style: UploadTable.Style) {
         self.init(style) { column in
             let first = rows.first?[column]
@@ -72,12 +70,12 @@ struct TableLayout {
         varies: (TableColumn) -> Bool,
         width: (TableColumn) -> Int
     ) {
-        room = style.isWide ? nil : style.width
+        room = style.width
         for column in TableColumn.allCases {
             switch column {
-            case .disk where !style.isWide && !style.showsDisk: continue
-            case .route where !style.isWide && !varies(column): continue
-            case .owner where !style.isWide && !varies(column): continue
+            case .disk where !style.showsDisk: continue
+            case .route where !varies(column): continue
+            case .owner where !varies(column): continue
             default: break
             }
             let longest = min(width(column), column.widest)

@@ -15,8 +15,6 @@ final class UploadTable {
     struct Style {
         /// The requested order; nil sorts by last activity, but only up to `sortedLimit` rows.
         var order: UploadOrder.Kind?
-        /// Whether to print all columns and to leave lines uncut.
-        var isWide = false
         var showsDisk = false
         /// Whether to show the queries of targets, which may contain tokens.
         var showsQueries = false
