@@ -161,5 +161,8 @@ package struct InspectionSettings: Sendable, Equatable {
     package var command: [String] = []
     /// The maximum duration of a run, and of the wait for another run to end.
     package var timeout = Duration.seconds(300)
-    package var maximumConcurrent = 2
+    /// The maximum number of concurrent runs: half of the processors, but at least two.
+    ///
+    /// Not a setting of the operator.
+    package var maximumConcurrent = max(2, Thread.processorCount / 2)
 }

@@ -81,7 +81,6 @@ extension RouteSettings {
         + [
             Key("inspect.command", \.inspection.command, .command()),
             Key("inspect.timeout", \.inspection.timeout, .duration(1...3_600)),
-            Key("inspect.maximum-concurrent", \.inspection.maximumConcurrent, .integer(1...1024)),
             Key("cors.origins", \.crossOrigin.origins, .origins()),
             Key("cors.credentials", \.crossOrigin.allowsCredentials, .boolean()),
             Key("cors.expose", \.crossOrigin.exposedFields, .anyNames()),

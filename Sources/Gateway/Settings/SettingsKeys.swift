@@ -64,6 +64,8 @@ extension Settings {
         "interim.progress-size": "a report while content arrives follows at least 1MiB",
         "delivery.queue-run-interval":
             "a run starts 30s after the end of the previous one, and on SIGUSR1",
+        ".inspect.maximum-concurrent":
+            "half as many commands as processors run at a time, but at least two",
     ]
 
     /// Every setting's dotted key and value as written in a file, in the file's order.

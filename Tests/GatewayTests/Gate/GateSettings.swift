@@ -113,7 +113,6 @@ struct GateSetting: Sendable {
         row("authorize.tls.key", \.authorization.clientKey, "/k"),
         row("inspect.command", \.inspection.command, ["/bin/true"]),
         row("inspect.timeout", \.inspection.timeout, .seconds(60)),
-        row("inspect.maximum-concurrent", \.inspection.maximumConcurrent, 1),
         row("cors.origins", \.crossOrigin.origins, ["https://a.test"]),
         row("cors.credentials", \.crossOrigin.allowsCredentials, true),
         row("cors.expose", \.crossOrigin.exposedFields, [.made("x-a")]),

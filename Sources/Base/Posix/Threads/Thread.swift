@@ -29,6 +29,9 @@ package enum Thread {
         let _: Void? = nothing.wait(until: .after(duration)) { _ in nil }
     }
 
+    /// The number of processors that are online.
+    package static var processorCount: Int { Int(sysconf(Int32(_SC_NPROCESSORS_ONLN))) }
+
     /// Starts a detached thread; throws an error if the system has no room for the thread.
     ///
     /// `name` must have at most 15 bytes. `stackSize` is in bytes. Only touched pages use memory.

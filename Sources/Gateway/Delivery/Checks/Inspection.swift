@@ -87,8 +87,7 @@ package final class Inspection: Sendable {
             return .failed(
                 reason:
                     "the inspection did not start within \(DurationText.text(settings.timeout)), because too "
-                    + "many others were running; raise inspect.maximum-concurrent, or check why "
-                    + "\(settings.command[0]) is slow"
+                    + "many others were running; check why \(settings.command[0]) is slow"
             )
         }
         defer { running.update { $0 -= 1 } }
