@@ -4,10 +4,9 @@
 struct SettingsBound<Root, Value>: Sendable {
     /// The other setting's key, such as `limits.max-size`.
     let name: String
-    /// Returns the other setting's value, or nil if it is not set.
-    let value: @Sendable (Root) -> Value?
+    let value: @Sendable (Root) -> Value
 
-    init(_ name: String, _ value: @escaping @Sendable (Root) -> Value?) {
+    init(_ name: String, _ value: @escaping @Sendable (Root) -> Value) {
         (self.name, self.value) = (name, value)
     }
 }
@@ -46,31 +45,28 @@ struct SettingsKey<Root>: Sendable {
         self.init(name, path, kind.optional, needsRestart: needsRestart)
     }
 
-    /// Creates a setting limited by `bounds`.
+    /// Creates a setting limited by `bound`.
     ///
     /// A greater value is refused, and a greater default is lowered to the limit.
     init<Value: Comparable & Sendable>(
         _ name: String,
         _ path: Path<Value>,
         _ kind: SettingsKind<Value>,
-        atMost bounds: SettingsBound<Root, Value>...
+        atMost bound: SettingsBound<Root, Value>
     ) {
         self.name = name
         needsRestart = false
         text = { kind.text($0[keyPath: path]) }
         read = { value, root throws(SettingsError) in
             let read = try kind.read(value)
-            for bound in bounds {
-                guard let most = bound.value(root), read > most else { continue }
+            let most = bound.value(root)
+            guard read <= most else {
                 let written = try value.scalar(else: kind.expected)
                 throw value.fault("'\(written)' exceeds \(bound.name), which is \(kind.text(most))")
             }
             root[keyPath: path] = read
         }
-        lower = { root in
-            let most = bounds.compactMap { $0.value(root) }
-            root[keyPath: path] = (most + [root[keyPath: path]]).min() ?? root[keyPath: path]
-        }
+        lower = { root in root[keyPath: path] = min(root[keyPath: path], bound.value(root)) }
     }
 
     /// Creates a setting of `Root` from `key`, a setting of one of its parts.
