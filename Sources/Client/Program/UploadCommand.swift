@@ -114,9 +114,6 @@ struct UploadCommand: ParsableCommand {
     @Flag(help: "Read the file first, and send its SHA-256 digest for the server to verify.")
     var digest = false
 
-    @Flag(help: "The stream yields the same bytes as before: resume its upload.")
-    var sameStream = false
-
     @Option(
         name: [.short, .long],
         help: ArgumentHelp(
@@ -213,11 +210,7 @@ struct UploadCommand: ParsableCommand {
             throw Ending(.later, "this upload is already running in another process")
         }
         var run = job(source, state, upload, interruption)
-        try run.begin(
-            notBefore: options.notBefore,
-            withDigest: digest,
-            isSameStream: sameStream
-        )
+        try run.begin(notBefore: options.notBefore, withDigest: digest)
         try run.perform()
     }
 

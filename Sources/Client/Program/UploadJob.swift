@@ -21,7 +21,7 @@ struct UploadJob {
     // MARK: Before
 
     /// Waits for the start time.
-    mutating func begin(notBefore: WallTime?, withDigest: Bool, isSameStream: Bool) throws {
+    mutating func begin(notBefore: WallTime?, withDigest: Bool) throws {
         if let reason = file.state.unknownOutcome {
             throw ended(
                 .refused,
@@ -35,7 +35,7 @@ struct UploadJob {
         if let reason = interruption.wait(until: moment, toBegin: "the upload", report.wait) {
             throw ended(.later, reason)
         }
-        if source.isStream, !isSameStream { try giveUpStream() }
+        if source.isStream { try giveUpStream() }
         if withDigest, file.state.digest == nil {
             file.state.digest = try digest()
             try save()
@@ -43,15 +43,14 @@ struct UploadJob {
         if let digest = file.state.digest { options.fields[.reprDigest] = digest }
     }
 
-    /// Cancels the upload of an interrupted run, because without `--same-stream` this stream is a different one.
+    /// Cancels the upload of an interrupted run, because this stream may be a different one.
     private func giveUpStream() throws {
         guard let token = file.state.token.flatMap({ Upload.Token($0) }) else { return }
         if token.mayBeComplete, !options.method.isIdempotent {
             throw ended(
                 .refused,
                 "the last stream to \(token.target) was sent completely, but no response arrived; check "
-                    + "whether the server has it, then use --cancel, or --same-stream if this is the "
-                    + "same stream"
+                    + "whether the server has it, then use --cancel"
             )
         }
         var quick = options
