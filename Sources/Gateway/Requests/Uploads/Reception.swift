@@ -152,9 +152,7 @@ struct Reception {
             return buffer.count > 0 ? .content : .alarm
         }
         do throws(ContentError) {
-            guard let report = try loan.lane.receiveReport() else { return .alarm }
-            exchange.noteWritten(report.count)
-            return .report(report)
+            return try loan.lane.receiveReport().map { .report($0) } ?? .alarm
         } catch {
             // nginx reports only from time to time; content that has grown is not stalled.
             guard error == .stalled, upload.content.hasGrown else { throw error }
