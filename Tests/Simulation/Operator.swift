@@ -200,14 +200,11 @@ extension World {
         if !machine.wait(.seconds(2), { counters.allSatisfy { $0.count == 0 } }) {
             ledger.complain(6, "the metrics count what has ended: \(counters.map(\.count))")
         }
-        let isFree = machine.wait(.seconds(plan.directory == nil ? 10 : 0)) {
+        let isFree = machine.wait(.seconds(10)) {
             spool.recount(isDue: true)
             return spool.figures.uploads == 0 && spool.figures.bytes == 0
         }
-        // A power failure may take a record, but not content that was dropped; it counts until it is removed.
-        if !isFree, plan.directory == nil {
-            ledger.complain(6, "an empty spool counts \(spool.figures)")
-        }
+        if !isFree { ledger.complain(6, "an empty spool counts \(spool.figures)") }
     }
 
     /// All daemons have ended, and no upload is left.

@@ -360,6 +360,8 @@ final class World {
             }
             consumer?.look()
             beforeLeaving(victim.spool)
+            // As `serve` does, it leaves a recovery that has not ended to the next start.
+            if victim.spool.isAfterDeath { machine.kill(victim.process) }
             victim.spool.leave()
             for fault in victim.front?.close() ?? [] { ledger.complain(3, fault) }
             reports.add(victim.gateway.metrics)
