@@ -31,6 +31,7 @@ final class ClientExchange: Exchange, ContentLane, Sendable {
     let request: RequestHead
     let context: ExchangeContext
     let interrupt: @Sendable () -> Void
+    nonisolated(unsafe) var beforeHead: ((inout ResponseHead) -> Void)?
     private let end: End
     private let isDead: @Sendable () -> Bool
     private let onInterim: @Sendable (ResponseHead) -> Void
@@ -166,6 +167,8 @@ final class ClientExchange: Exchange, ContentLane, Sendable {
     func send(interim head: ResponseHead) -> Bool {
         onInterim(head)
         guard !isDead(), context.interimStatuses.contains(head.status.code) else { return false }
+        var head = head
+        beforeHead?(&head)
         state.update { state in
             if state.final != nil { state.faults.append("an interim head after the final one") }
             state.heard.append(head)
@@ -174,6 +177,8 @@ final class ClientExchange: Exchange, ContentLane, Sendable {
     }
 
     func send(head: ResponseHead, contentLength: Int64?) throws(ClientGone) {
+        var head = head
+        beforeHead?(&head)
         guard !isDead() else { throw ClientGone() }
         state.update { state in
             if state.final != nil { state.faults.append("a second final head") }

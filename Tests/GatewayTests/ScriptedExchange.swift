@@ -57,6 +57,7 @@ final class ScriptedExchange: Exchange, ContentLane, Sendable {
     let request: RequestHead
     let context: ExchangeContext
     let interrupt: @Sendable () -> Void
+    nonisolated(unsafe) var beforeHead: ((inout ResponseHead) -> Void)?
     private let monitor: Monitor<Record>
 
     init(
@@ -221,7 +222,9 @@ final class ScriptedExchange: Exchange, ContentLane, Sendable {
 
     func send(interim head: ResponseHead) -> Bool {
         guard context.interimStatuses.contains(head.status.code) else { return false }
-        monitor.update { record in
+        var head = head
+        beforeHead?(&head)
+        monitor.update { [head] record in
             if record.head != nil { record.faults.append("an interim head after the final one") }
             record.events.append(.interim(head.status.code))
             record.interims.append(head)
@@ -230,7 +233,9 @@ final class ScriptedExchange: Exchange, ContentLane, Sendable {
     }
 
     func send(head: ResponseHead, contentLength: Int64?) throws(ClientGone) {
-        try monitor.update { record throws(ClientGone) in
+        var head = head
+        beforeHead?(&head)
+        try monitor.update { [head] record throws(ClientGone) in
             if record.head != nil { record.faults.append("a second final head") }
             if record.isAborted { record.faults.append("a head after the abort") }
             record.events.append(.head(head.status.code))

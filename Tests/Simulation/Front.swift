@@ -88,6 +88,11 @@ private final class MortalExchange: Exchange {
         return try inner.receive(into: buffer)
     }
 
+    var beforeHead: ((inout ResponseHead) -> Void)? {
+        get { inner.beforeHead }
+        set { inner.beforeHead = newValue }
+    }
+
     func send(interim head: ResponseHead) -> Bool { !isDead() && inner.send(interim: head) }
 
     func send(head: ResponseHead, contentLength: Int64?) throws(ClientGone) {

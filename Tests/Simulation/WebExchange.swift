@@ -41,6 +41,7 @@ final class WebExchange: Exchange, Sendable {
     let request: RequestHead
     let context: ExchangeContext
     let interrupt: @Sendable () -> Void
+    nonisolated(unsafe) var beforeHead: ((inout ResponseHead) -> Void)?
     private let isDead: @Sendable () -> Bool
     private let onEvent: @Sendable () -> Void
     private let state: Monitor<State>
@@ -158,6 +159,8 @@ final class WebExchange: Exchange, Sendable {
 
     func send(interim head: ResponseHead) -> Bool {
         guard !isPeerGone, context.interimStatuses.contains(head.status.code) else { return false }
+        var head = head
+        beforeHead?(&head)
         state.update { state in
             if state.heard.final != nil {
                 state.heard.faults.append("an interim response after the final one")
@@ -168,6 +171,8 @@ final class WebExchange: Exchange, Sendable {
     }
 
     func send(head: ResponseHead, contentLength: Int64?) throws(ClientGone) {
+        var head = head
+        beforeHead?(&head)
         guard !isPeerGone else { throw ClientGone() }
         state.update { state in
             if state.heard.final != nil { state.heard.faults.append("a second final response") }

@@ -41,6 +41,9 @@ package protocol Exchange: AnyObject {
     /// Whether the web server is known to have closed this request; reads nothing to find out.
     var isPeerGone: Bool { get }
 
+    /// Called with each head before it is sent; may add fields.
+    var beforeHead: ((inout ResponseHead) -> Void)? { get set }
+
     /// Waits for content, and appends all that is available to `buffer`.
     ///
     /// Appends nothing, and returns true, if the alarm ended the wait.

@@ -16,6 +16,7 @@ package final class FastCGIExchange: Exchange {
     /// Asks this request, and never a later one on the connection, to stop receiving.
     package let interrupt: @Sendable () -> Void
 
+    package var beforeHead: ((inout ResponseHead) -> Void)?
     let connection: Connection
     var reader: RecordReader
     var writer: RecordWriter
@@ -208,6 +209,8 @@ extension FastCGIExchange {
     package func send(interim head: ResponseHead) -> Bool {
         guard context.interimStatuses.contains(head.status.code), outgoing == .nothing, !isOver
         else { return false }
+        var head = head
+        beforeHead?(&head)
         let bytes = ResponseBytes.interim(head)
         let isSent = bytes.withBytes { writer.write(UnsafeRawBufferPointer($0)) } && writer.flush()
         if !isSent { outgoing = .gone }
@@ -218,6 +221,8 @@ extension FastCGIExchange {
     ///
     /// - Throws: `ClientGone` if the web server has disconnected or does not read, or if a final head was already sent.
     package func send(head: ResponseHead, contentLength: Int64?) throws(ClientGone) {
+        var head = head
+        beforeHead?(&head)
         guard outgoing == .nothing, !isOver else { throw ClientGone() }
         let hasContent = !isHeadRequest && head.status.code != 204 && head.status.code != 304
         let bytes = ResponseBytes.final(

@@ -19,7 +19,7 @@ protocol Answering: AnyObject {
 
 extension Answering {
     var gateway: Gateway { request.gateway }
-    var exchange: RequestExchange { request.exchange }
+    var exchange: any Exchange { request.exchange }
     var log: Log { journal.log }
     var dialect: Dialect { responses.dialect }
 

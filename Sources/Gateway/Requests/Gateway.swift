@@ -69,7 +69,7 @@ package final class Gateway: Sendable {
     /// If `isLast` is true, only short requests are served, because no other thread accepts connections.
     package func serve(_ exchange: any Exchange, isLast: Bool = false) {
         guard let (request, asked) = request(of: exchange) else { return }
-        defer { request.exchange.end() }
+        defer { request.end() }
         var answer = admission.admit(request.client, isShort: asked.isShort, isLast: isLast)
         if !asked.isShort, admission.isCrowded {
             // A client that cannot be told to return later gets the thread of another one that can resume.
@@ -93,15 +93,15 @@ package final class Gateway: Sendable {
     ///
     /// Not inlined, for the reason stated at `Request.run`.
     @inline(never)
-    private func request(of received: any Exchange) -> (Request, UploadRequest)? {
+    private func request(of exchange: any Exchange) -> (Request, UploadRequest)? {
         let configuration = deliveries.current
-        let context = received.context
-        guard var head = head(of: received, context),
-            let route = route(of: head, context, configuration, received)
+        let context = exchange.context
+        guard var head = head(of: exchange, context),
+            let route = route(of: head, context, configuration, exchange)
         else { return nil }
-        let exchange = RequestExchange(received, head, context, on: route, metrics, slow)
-        guard !exchange.answersPreflight(head) else {
-            exchange.end()
+        if let preflight = route.preflightAnswer(to: head) {
+            route.counts.add(.options, status: preflight.head.status.code)
+            exchange.answer(preflight)
             return nil
         }
         let asked = ClassifiedRequest(&head, on: route, configuration)
@@ -110,7 +110,6 @@ package final class Gateway: Sendable {
         let request = Request(
             head,
             of: exchange,
-            context,
             at: self,
             route: route,
             configuration,
@@ -190,5 +189,18 @@ package final class Gateway: Sendable {
                 now: clock.now.seconds
             )
         }
+    }
+}
+
+extension Route {
+    /// The response to a CORS preflight request (Fetch, "CORS-preflight request"); nil for other requests.
+    fileprivate func preflightAnswer(to head: RequestHead) -> Response? {
+        let rules = settings.crossOrigin
+        guard rules.isOn, let origin = head.fields.value(of: .origin), CrossOrigin.isPreflight(head)
+        else { return nil }
+        return rules.preflightAnswer(
+            to: origin,
+            asking: head.fields[.accessControlRequestHeaders]
+        )
     }
 }

@@ -16,9 +16,9 @@ import SpoolgateUpstream
 /// A class because thousands of requests wait at a time, and their stack frames would hold copies of a structure.
 final class Request: Answering {
     let gateway: Gateway
-    let exchange: RequestExchange
+    let exchange: any Exchange
     let context: ExchangeContext
-    var client: ClientName { exchange.client }
+    let client: ClientName
     /// The head as received, with the fields that the authorizer has set or removed.
     private(set) var head: RequestHead
     /// The request's route, with the maximum size that the authorizer allows.
@@ -37,6 +37,14 @@ final class Request: Answering {
     private(set) var grant = Grant()
     /// The client's credentials that the authorizer has replaced or removed.
     private(set) var replacedCredentials = HTTPFields()
+    /// The request's content as it arrives (`RequestContent`).
+    var arrival: Arrival
+    /// Counts each byte of content once.
+    let count: ContentCount
+    /// The method as received, for the metrics.
+    private let method: RouteMetrics.MethodName
+    /// The status of the final response; 0 until it is sent.
+    private var status = 0
 
     /// The client's fields for an attempt that this request causes.
     var completing: HTTPFields {
@@ -48,8 +56,7 @@ final class Request: Answering {
 
     init(
         _ head: RequestHead,
-        of exchange: RequestExchange,
-        _ context: ExchangeContext,
+        of exchange: any Exchange,
         at gateway: Gateway,
         route: Route,
         _ configuration: Deliveries.Configuration,
@@ -57,7 +64,11 @@ final class Request: Answering {
     ) {
         self.gateway = gateway
         self.exchange = exchange
-        self.context = context
+        context = exchange.context
+        client = ClientName(owner: context.owner, address: context.remoteAddress)
+        method = RouteMetrics.MethodName((try? exchange.head.get())?.method ?? head.method)
+        arrival = Arrival(of: head, context)
+        count = ContentCount(in: route.counts.content)
         self.head = head
         self.route = route
         journal = gateway.deliveries.journal.correlated(asked.correlation)
@@ -66,6 +77,23 @@ final class Request: Answering {
         responses = gateway.responses(to: head, asked.dialect, on: route)
         isOrdinary = asked.request.isOrdinary
         isUnmarked = asked.isUnmarked
+        let crossOrigin = route.settings.crossOrigin
+        let origin = crossOrigin.isOn ? head.fields.value(of: .origin) : nil
+        exchange.beforeHead = { [unowned self] head in
+            guard head.status.kind != .informational else {
+                return gateway.metrics.addInterim(head.status.code)
+            }
+            status = head.status.code
+            endContent()
+            if crossOrigin.isOn { crossOrigin.mark(&head.fields, for: origin) }
+        }
+    }
+
+    /// Counts the request, which has ended; the exchange must not be used any more.
+    func end() {
+        exchange.beforeHead = nil
+        endContent()
+        route.counts.add(method, status: status)
     }
 
     var request: Request { self }

@@ -89,7 +89,7 @@ extension Request {
 
     @inline(never)
     private func notePath(_ upload: Upload) {
-        let path = exchange.contentPath(.ordinary)
+        let path = contentPath(.ordinary)
         journal.written(upload, path, nginx: 0, gateway: upload.offset, on: route.counts)
     }
 
@@ -104,7 +104,7 @@ extension Request {
         var isKept = false
         defer { if !isKept { pool.put(buffer) } }
         var reception = Reception(
-            of: exchange,
+            of: self,
             into: upload,
             by: buffer,
             upTo: room,

@@ -123,18 +123,18 @@ extension Request {
         case .known(let known): length = known
         case .unknown where head.expectsContinue: length = nil
         case .unknown:
-            guard try exchange.receive(into: buffer) else { return .none }
+            guard try receive(into: buffer) else { return .none }
             length = nil
             // The first read of the stream reports an excess.
             room.free -= Int64(buffer.count)
         }
         var taken = 0
-        return .stream(length: length) { [exchange] target in
+        return .stream(length: length) { [self] target in
             try room.check()
             if taken == buffer.count {
                 buffer.removeAll()
                 taken = 0
-                guard try exchange.receive(into: buffer) else { return 0 }
+                guard try receive(into: buffer) else { return 0 }
                 room.free -= Int64(buffer.count)
                 try room.check()
             }

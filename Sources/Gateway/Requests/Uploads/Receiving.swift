@@ -21,7 +21,7 @@ extension UploadOperation {
         if !isLast || upload.isPromisedByAttempt || route.settings.reply == .accepted {
             upload.expectPromise()
         }
-        if !isCreation || request.isLocationTold { exchange.upload = upload.creation.id }
+        if !isCreation || request.isLocationTold { request.arrival.upload = upload.creation.id }
         let end = try receiveContent(upTo: ceiling, completeness, check, isLast: isLast)
         try answer(end, check, ceiling, completeness)
     }
@@ -45,7 +45,7 @@ extension UploadOperation {
         let most = ceiling.offset - offset - (withheld == .last ? 1 : 0)
         let obstacle = laneObstacle(most: most, withheld: withheld, hasDigest: check != nil)
         var reception = Reception(
-            of: exchange,
+            of: request,
             into: upload,
             by: buffer,
             upTo: ceiling.offset,
@@ -55,7 +55,7 @@ extension UploadOperation {
         if check == nil { reception.progress = newProgress() }
         let transfer = gateway.transfers.begin(
             upload,
-            exchange.content,
+            request.count,
             from: request.context.remoteAddress
         )
         var end: ReceptionEnd?
@@ -117,7 +117,7 @@ extension UploadOperation {
     ) {
         // Closes the alarm's descriptor, which `ThreadBudget` does not count while a request delivers.
         exchange.setAlarm(nil)
-        let path = exchange.contentPath(obstacle)
+        let path = request.contentPath(obstacle)
         transfer.note(path)
         let shares = transfer.shares
         journal.written(

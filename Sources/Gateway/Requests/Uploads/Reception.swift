@@ -58,7 +58,7 @@ struct Reception {
     /// How long nginx may take to close the file before the gateway closes the connection.
     private static let patience = Duration.seconds(1)
 
-    private let exchange: RequestExchange
+    private let request: Request
     private let upload: Upload
     private let buffer: ContentBuffer
     /// Computes digests of the content; nil if none are needed.
@@ -75,14 +75,14 @@ struct Reception {
     private(set) var nginxError: SystemError?
 
     init(
-        of exchange: RequestExchange,
+        of request: Request,
         into upload: Upload,
         by buffer: ContentBuffer,
         upTo ceiling: Int64,
         withheld: Withheld = .none,
         reading: DigestReading?
     ) {
-        self.exchange = exchange
+        self.request = request
         self.upload = upload
         self.buffer = buffer
         self.ceiling = ceiling
@@ -135,7 +135,7 @@ struct Reception {
         while buffer.count <= most {
             let before = buffer.count
             do throws(ContentError) {
-                guard try exchange.receive(into: buffer) else { return .ended }
+                guard try request.receive(into: buffer) else { return .ended }
             } catch {
                 return .interrupted(error)
             }
@@ -148,7 +148,7 @@ struct Reception {
     private func next() throws(ContentError) -> Arrival {
         guard let loan else {
             buffer.removeAll()
-            guard try exchange.receive(into: buffer) else { return .end }
+            guard try request.receive(into: buffer) else { return .end }
             return buffer.count > 0 ? .content : .alarm
         }
         do throws(ContentError) {
@@ -204,7 +204,7 @@ struct Reception {
     /// Stores the withheld byte after the content's proper end; returns false if the web server is gone.
     private func storeWithheld() throws(SpoolError) -> Bool {
         guard let byte = withheldByte else { return true }
-        guard !exchange.isPeerGone else { return false }
+        guard !request.exchange.isPeerGone else { return false }
         // A crash after the last byte must not leave an offset whose client takes it for success.
         if withheld == .newest { try upload.setLength(upload.offset + 1) }
         try store(byte)
@@ -241,7 +241,7 @@ struct Reception {
     ) throws(SpoolError) -> ReceptionEnd? {
         let lane: any ContentLane
         do throws(ContentError) {
-            guard let offered = try exchange.offeredLane() else { return nil }
+            guard let offered = try request.offeredLane() else { return nil }
             lane = offered
         } catch {
             return .interrupted(error)
@@ -254,7 +254,7 @@ struct Reception {
         } catch {
             return try interrupted(by: error)
         }
-        exchange.noteLaneTaken()
+        request.noteLaneTaken()
         return nil
     }
 
@@ -273,7 +273,7 @@ struct Reception {
         guard let loan else { return }
         try upload.content.noteAdded(count)
         let written = upload.offset - loan.start
-        exchange.noteWritten(written)
+        request.noteWritten(written)
         if count == written { try widen(loan, written: written) }
     }
 
@@ -316,12 +316,12 @@ struct Reception {
         guard let loan else { return }
         defer {
             // Also counts bytes that nginx had written but not reported.
-            exchange.noteWritten(upload.offset - loan.start)
+            request.noteWritten(upload.offset - loan.start)
             if upload.content.lent == nil { self.loan = nil }
         }
         if try upload.takeBack(count, errno: errno, until: .after(Self.patience)) { return }
         // nginx closes the file with the connection.
-        exchange.abort()
+        request.exchange.abort()
         guard try upload.takeBack(count, errno: errno, until: .after(loan.patience)) else {
             throw .busy(upload.creation.id)
         }
