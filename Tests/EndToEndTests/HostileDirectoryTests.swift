@@ -36,25 +36,15 @@ struct HostileDirectoryTests {
             try #require(chmod("\(secret)/file", 0o600) == 0)
             try #require(chmod(secret, 0o755) == 0 && chmod(root, 0o755) == 0)
             let spool = try Spool(directory: "\(root)/own/spool", reserve: 0)
-            let upload = try spool.create(
-                UploadCreation(
-                    id: id,
-                    route: "default",
-                    owner: nil,
-                    head: RequestHead(
-                        method: .put,
-                        target: "/files",
-                        fields: [:],
-                        contentLength: .known(5)
-                    ),
-                    resourcePath: "/files/upload-resource/\(id)",
-                    remoteAddress: nil,
-                    scheme: nil,
-                    created: .now,
-                    isRepeatable: true
-                ),
-                requestRelease: {}
+            var creation = UploadCreation(
+                id: id,
+                route: "default",
+                head: RequestHead(method: .put, target: "/files", contentLength: .known(5)),
+                created: .now
             )
+            creation.resourcePath = "/files/upload-resource/\(id)"
+            creation.isRepeatable = true
+            let upload = try spool.create(creation, requestRelease: {})
             try upload.append(Array("hello".utf8).span.bytes)
             try upload.postpone(reason: "a test", .queue(WallTime(seconds: 1 << 40)))
             try upload.sync()

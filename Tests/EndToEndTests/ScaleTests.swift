@@ -24,22 +24,20 @@ struct ScaleTests {
         let spool = try Spool(directory: directory, reserve: 0)
         for number in 0..<count {
             let id = UploadID(high: .random(in: 0...(.max)), low: .random(in: 0...(.max)))
-            let creation = UploadCreation(
+            var creation = UploadCreation(
                 id: id,
                 route: "default",
-                owner: nil,
                 head: RequestHead(
                     method: .post,
                     target: "/files/\(number)"
                         + (number == 0 ? String(repeating: "x", count: 7_900) : ""),
                     fields: [.contentType: "text/plain"]
                 ),
-                resourcePath: "/files/upload-resource/\(id)",
                 remoteAddress: "192.0.2.1",
-                scheme: "https",
-                created: spool.clock.now,
-                isRepeatable: false
+                created: spool.clock.now
             )
+            creation.resourcePath = "/files/upload-resource/\(id)"
+            creation.scheme = "https"
             let upload = try spool.create(creation, requestRelease: {})
             let bytes = Array("some content".utf8)
             try upload.append(bytes.span.bytes)

@@ -129,7 +129,7 @@ final class ScriptStage {
         _ facts: [String: String],
         _ created: WallTime
     ) -> UploadCreation {
-        UploadCreation(
+        var creation = UploadCreation(
             id: id,
             route: facts["route"] ?? "default",
             owner: facts["owner"].map { ExactText($0) },
@@ -138,12 +138,12 @@ final class ScriptStage {
                 target: facts["target"] ?? "/files/a.txt",
                 fields: [.contentType: "text/plain", .authorization: "Basic c2VjcmV0"]
             ),
-            resourcePath: "/files/upload-resource/\(id)",
             remoteAddress: "192.0.2.1",
-            scheme: "https",
-            created: created,
-            isRepeatable: false
+            created: created
         )
+        creation.resourcePath = "/files/upload-resource/\(id)"
+        creation.scheme = "https"
+        return creation
     }
 
     private func bring(_ upload: Upload, to state: String, _ facts: [String: String]) throws {

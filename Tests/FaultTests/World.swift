@@ -325,22 +325,13 @@ final class World {
         try spool.enter()
         defer { spool.leave() }
         let id = UploadID.random()
-        let creation = UploadCreation(
+        var creation = UploadCreation(
             id: id,
             route: RouteSettings.defaultName,
-            owner: nil,
-            head: RequestHead(
-                method: .post,
-                target: "/files",
-                fields: [:],
-                contentLength: .unknown
-            ),
-            resourcePath: "/files/\(id)",
-            remoteAddress: nil,
-            scheme: nil,
-            created: .now,
-            isRepeatable: false
+            head: RequestHead(method: .post, target: "/files"),
+            created: .now
         )
+        creation.resourcePath = "/files/\(id)"
         let upload = try spool.create(creation, requestRelease: {})
         defer { upload.unlock() }
         try upload.append(Array(UploadClient.content(1)[..<3000]).span.bytes)

@@ -56,20 +56,14 @@ struct ConcatenationTests {
         in test: GatewayUnderTest
     ) throws -> UploadID {
         let id = UploadID.random()
-        let upload = try test.spool.create(
-            UploadCreation(
-                id: id,
-                route: RouteSettings.defaultName,
-                owner: nil,
-                head: head(parts),
-                resourcePath: "/files/\(id)",
-                remoteAddress: nil,
-                scheme: nil,
-                created: .now,
-                isRepeatable: false
-            ),
-            requestRelease: {}
+        var creation = UploadCreation(
+            id: id,
+            route: RouteSettings.defaultName,
+            head: head(parts),
+            created: .now
         )
+        creation.resourcePath = "/files/\(id)"
+        let upload = try test.spool.create(creation, requestRelease: {})
         for part in parts { try test.withUpload(part) { try $0.goInto(id) } }
         if let content {
             try upload.append(Array(content.utf8).span.bytes)

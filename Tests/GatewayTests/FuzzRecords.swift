@@ -139,12 +139,10 @@ struct FuzzRecords {
             )
             fields.append(HTTPField(name: name, value: value))
         }
-        let creation = UploadCreation(
+        var creation = UploadCreation(
             id: id,
             route: random.one(of: "default", "default", "gone"),
             owner: random.one(of: nil, nil, "alice"),
-            authorizedOwner: random.one(of: nil, ""),
-            maxSize: random.one(of: nil, 1, .max),
             head: RequestHead(
                 // Not HEAD, which is never a creation: its response has a length and no content.
                 method: random.one(of: .post, .put, .patch, .connect, .options),
@@ -152,12 +150,14 @@ struct FuzzRecords {
                 fields: fields,
                 contentLength: random.one(of: .unknown, .known(0), .known(.max))
             ),
-            resourcePath: random.one(of: "/files/upload-resource/\(id)", "", "\u{0}"),
             remoteAddress: random.one(of: nil, "", "::1"),
-            scheme: random.one(of: nil, "https"),
-            created: WallTime(seconds: random.one(of: 0, .max, .min, WallTime.now.seconds)),
-            isRepeatable: random.once(in: 2)
+            created: WallTime(seconds: random.one(of: 0, .max, .min, WallTime.now.seconds))
         )
+        creation.authorizedOwner = random.one(of: nil, "")
+        creation.maxSize = random.one(of: nil, 1, .max)
+        creation.resourcePath = random.one(of: "/files/upload-resource/\(id)", "", "\u{0}")
+        creation.scheme = random.one(of: nil, "https")
+        creation.isRepeatable = random.once(in: 2)
         truncate(path, Int(RecordSlots.end))
         write(creation.recordText, to: path, at: Int(RecordSlots.end))
     }

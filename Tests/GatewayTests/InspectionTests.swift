@@ -182,13 +182,8 @@ import Testing
         let creation = UploadCreation(
             id: UploadID(high: 1, low: 1),
             route: "r",
-            owner: nil,
             head: RequestHead(method: .put, target: "/x"),
-            resourcePath: "",
-            remoteAddress: nil,
-            scheme: nil,
-            created: .now,
-            isRepeatable: true
+            created: .now
         )
         let isOver = Monitor(false)
         struct Enough: Error {}

@@ -118,25 +118,18 @@ private final class Stage {
         let id = try #require(UploadID(line.id))
         let state = try #require(line.state)
         let resources = test.gateway.deliveries.current.routes[RouteSettings.defaultName]?.resources
-        let upload = try test.spool.create(
-            UploadCreation(
-                id: id,
-                route: RouteSettings.defaultName,
-                owner: nil,
-                head: RequestHead(
-                    method: .post,
-                    target: "/photos",
-                    fields: Self.creation(of: state)
-                ),
-                resourcePath: try #require(resources).path(of: id, creationPath: "/photos"),
-                remoteAddress: nil,
-                scheme: nil,
-                created: WallTime(seconds: 1_795_000_000),
-                isRepeatable: false
+        var creation = UploadCreation(
+            id: id,
+            route: RouteSettings.defaultName,
+            head: RequestHead(
+                method: .post,
+                target: "/photos",
+                fields: Self.creation(of: state)
             ),
-            length: state.length,
-            requestRelease: {}
+            created: WallTime(seconds: 1_795_000_000)
         )
+        creation.resourcePath = try #require(resources).path(of: id, creationPath: "/photos")
+        let upload = try test.spool.create(creation, length: state.length, requestRelease: {})
         known.insert(id)
         let content = (0..<state.offset).map { UInt8(ascii: "a") + UInt8($0 % 26) }
         if !content.isEmpty { try upload.append(content.span.bytes) }

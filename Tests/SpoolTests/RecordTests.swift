@@ -53,6 +53,57 @@ struct RecordTests {
         #expect(read.head.fields.count == 1)
     }
 
+    @Test("every line and every word is written as spoolgate-spool(5) says")
+    func everyRow() throws {
+        var creation = UploadCreation.sample(Self.id, owner: "a\\b\nc\rd\0é", promise: .process)
+        creation.authorizedOwner = "bob"
+        creation.maxSize = 7
+        creation.head.contentLength = .known(5)
+        let lines = """
+            spoolgate-record 2
+            id \(Self.id)
+            route default
+            owner a\\\\b\\nc\\rd\\0é
+            authorized-owner bob
+            max-size 7
+            method POST
+            target /files?x=1
+            content-length 5
+            resource /files/\(Self.id)
+            remote 192.0.2.1
+            scheme https
+            created 1795000000
+            repeatable yes
+            promise process
+            field Content-Type: text/plain
+            sum 
+
+            """
+        let text = String(decoding: creation.recordText, as: UTF8.self)
+        #expect(text.replacing(/sum [0-9a-f]{8}/, with: "sum ") == lines)
+        var state = RecordState(sequence: 6, queue: .hold, writer: "w", durable: 1, length: 2)
+        (state.attempts, state.response, state.completion) = (3, 10240..<10250, 9600..<9700)
+        state.whole = WallTime(seconds: 4)
+        state.next = WallTime(seconds: 5)
+        state.until = WallTime(seconds: 6)
+        (state.then, state.cause, state.verified, state.final) = (.hold, .failed, 8, Self.id)
+        state.accepted = WallTime(seconds: 9)
+        state.reason = "r"
+        #expect(
+            Checksum.verified(state.slot(for: Self.id)[...], for: Self.id)
+                .map { String(decoding: $0, as: UTF8.self) }
+                == "sequence=6 state=hold writer=w durable=1 length=2 attempts=3 response=10240+10"
+                + " completion=9600+100 whole=4 next=5 until=6 then=hold cause=failed verified=8"
+                + " final=\(Self.id) accepted=9 reason=r"
+        )
+        #expect(Self.read([state], isPromised: true) == state)
+        let empty = RecordState().slot(for: Self.id).prefix(75)
+        #expect(
+            String(decoding: empty, as: UTF8.self)
+                == "sequence=0 state=incoming writer= durable=- length=- attempts=0 response=- "
+        )
+    }
+
     private static func fields(_ lines: [(String, [UInt8])]) -> HTTPFields {
         var fields = HTTPFields()
         for (name, value) in lines {

@@ -130,18 +130,19 @@ extension UploadCreation {
         address: String? = "192.0.2.1",
         promise: UploadPromise = .powerCut
     ) -> UploadCreation {
-        UploadCreation(
+        var creation = UploadCreation(
             id: id,
             route: "default",
             owner: owner,
             head: RequestHead(method: .post, target: "/files?x=1", fields: fields),
-            resourcePath: "/files/\(id)",
             remoteAddress: address,
-            scheme: "https",
-            created: WallTime(seconds: 1_795_000_000),
-            isRepeatable: repeatable,
-            promise: promise
+            created: WallTime(seconds: 1_795_000_000)
         )
+        creation.resourcePath = "/files/\(id)"
+        creation.scheme = "https"
+        creation.isRepeatable = repeatable
+        creation.promise = promise
+        return creation
     }
 }
 

@@ -84,21 +84,20 @@ extension Request {
         if dialect.family == .tus, !head.granted.contains(.contentType) {
             head.fields[.contentType] = nil
         }
-        return UploadCreation(
+        var creation = UploadCreation(
             id: .random(),
             route: route.name,
             owner: context.owner,
-            authorizedOwner: context.owner == nil ? grant.owner : nil,
-            maxSize: grant.maxSize,
             head: head,
-            resourcePath: "",
             remoteAddress: context.remoteAddress,
-            scheme: context.scheme,
-            created: gateway.clock.now,
-            isRepeatable: route.mayRepeat(head),
-            promise: route.settings.promise,
-            client: client
+            created: gateway.clock.now
         )
+        if context.owner == nil { creation.authorizedOwner = grant.owner }
+        creation.maxSize = grant.maxSize
+        creation.scheme = context.scheme
+        creation.isRepeatable = route.mayRepeat(head)
+        creation.promise = route.settings.promise
+        return creation
     }
 
     /// Returns a new upload that has an upload resource, without the request fields that a record must not contain.

@@ -1,4 +1,4 @@
-// Writes and reads lines of text, `name value`, byte by byte.
+// Writes and reads lines of text and the words of a line, byte by byte.
 //
 // Invariant: a line ends at the first LF, because no value contains one.
 
@@ -6,31 +6,25 @@ import HTTPTypes
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-/// The numbers in records: sizes, offsets, counts and seconds.
-enum RecordNumber {
-    /// Reads a number, or returns nil if it is invalid or exceeds the protocol's maximum, so that the sum of a few
-    /// numbers cannot overflow.
-    static func read(_ digits: some Collection<UInt8>) -> Int64? {
-        Int64(digits: digits).flatMap { $0 <= UploadLimits.mostSize ? $0 : nil }
-    }
+/// Whether rows are lines, `name value`, or the words of one line, `name=value`.
+enum RowFormat {
+    case lines
+    case words
 
-    static func read(_ text: String) -> Int64? { read(text.utf8) }
-
-    /// Reads a time in seconds since 1970.
-    ///
-    /// Earlier times are negative. Returns nil if the time exceeds the range of `read(_:)`.
-    static func moment(_ text: String) -> Int64? {
-        let isBefore = text.hasPrefix("-")
-        return read(isBefore ? String(text.dropFirst()) : text).map { isBefore ? -$0 : $0 }
-    }
+    fileprivate var separator: UInt8 { self == .lines ? UInt8(ascii: " ") : UInt8(ascii: "=") }
+    fileprivate var end: UInt8 { self == .lines ? UInt8(ascii: "\n") : UInt8(ascii: " ") }
 }
 
-struct LineWriter: ~Copyable {
+struct LineWriter: RecordRows, ~Copyable {
     /// The size in bytes of the line that `addSum` adds.
     static let sumSize = 5 + Checksum.digitCount
     private static let sumName: StaticString = "sum "
 
-    private var builder = ByteBuilder(room: 1024)
+    /// The bytes so far.
+    var builder = ByteBuilder(room: 1024)
+    private let format: RowFormat
+
+    init(_ format: RowFormat = .lines) { self.format = format }
 
     var bytes: [UInt8] { builder.array }
 
@@ -39,48 +33,15 @@ struct LineWriter: ~Copyable {
         builder.put(UInt8(ascii: "\n"))
     }
 
-    /// Adds a line with the escaped value, or nothing if the value is nil.
-    mutating func add(_ name: StaticString, escaping value: String?) {
-        guard var value else { return }
+    mutating func row<V: RecordValue>(_ name: StaticString, _ value: inout V) {
         builder.put(name)
-        builder.put(UInt8(ascii: " "))
-        value.withUTF8 { bytes in
-            // Without a branch, the compiler can test many bytes at once. Escapes are rare.
-            let escaped = bytes.reduce(0 as UInt8) { found, byte in
-                found | (byte < 0x20 || byte == UInt8(ascii: "\\") ? 1 : 0)
-            }
-            guard escaped != 0 else { return builder.put(bytes) }
-            var start = 0
-            for (index, byte) in bytes.enumerated() {
-                guard let letter = Self.escape(for: byte) else { continue }
-                builder.put(UnsafeBufferPointer(rebasing: bytes[start..<index]))
-                builder.put(UInt8(ascii: "\\"))
-                builder.put(letter)
-                start = index + 1
-            }
-            builder.put(UnsafeBufferPointer(rebasing: bytes[start...]))
-        }
-        builder.put(UInt8(ascii: "\n"))
+        builder.put(format.separator)
+        value.put(into: &builder)
+        builder.put(format.end)
     }
 
-    /// Adds a line with the number, or nothing if the number is nil.
-    mutating func add(_ name: StaticString, _ number: Int64?) {
-        guard let number else { return }
-        builder.put(name)
-        builder.put(UInt8(ascii: " "))
-        builder.put(decimal: number)
-        builder.put(UInt8(ascii: "\n"))
-    }
-
-    /// Returns the letter after the backslash, or nil if the byte need not be escaped.
-    private static func escape(for byte: UInt8) -> UInt8? {
-        switch byte {
-        case UInt8(ascii: "\\"): byte
-        case UInt8(ascii: "\n"): UInt8(ascii: "n")
-        case UInt8(ascii: "\r"): UInt8(ascii: "r")
-        case 0: UInt8(ascii: "0")
-        default: nil
-        }
+    mutating func row<V: RecordValue>(_ name: StaticString, ifSet value: inout V?) {
+        if var value { row(name, &value) }
     }
 
     /// Adds a line for each field, with name and value as received.
@@ -124,6 +85,46 @@ struct LineWriter: ~Copyable {
     }
 }
 
+/// Reads the rows that a `LineWriter` has written, in their order.
+struct RowReader: RecordRows {
+    typealias Bytes = UnsafeBufferPointer<UInt8>
+
+    /// The bytes that have not been read.
+    private(set) var rest: Bytes
+    private let format: RowFormat
+    /// The name of the first row that every record has and that this one lacks.
+    private(set) var missing: String?
+
+    init(_ bytes: Bytes, _ format: RowFormat = .lines) { (rest, self.format) = (bytes, format) }
+
+    /// The next row, shortened, or nil if all have been read.
+    var next: String? {
+        rest.isEmpty ? nil : String(decoding: rest.prefix(min(rowSize, 80)), as: UTF8.self)
+    }
+
+    private var rowSize: Int { rest.index(of: format.end, from: 0) ?? rest.count }
+
+    mutating func row<V: RecordValue>(_ name: StaticString, _ value: inout V) {
+        if let read: V = take(name) { value = read } else { missing = missing ?? "\(name)" }
+    }
+
+    mutating func row<V: RecordValue>(_ name: StaticString, ifSet value: inout V?) {
+        if let read: V = take(name) { value = read }
+    }
+
+    /// Returns the value of the next row if the row has this name and its value is known.
+    private mutating func take<V: RecordValue>(_ name: StaticString) -> V? {
+        let start = name.utf8CodeUnitCount
+        guard missing == nil, rest.hasPrefix(name), start < rest.count,
+            rest[start] == format.separator,
+            case let size = rowSize, size < rest.count,
+            let value = V(recordText: rest[(start + 1)..<size])
+        else { return nil }
+        rest = Bytes(rebasing: rest[(size + 1)...])
+        return value
+    }
+}
+
 struct LineReader {
     private let bytes: ArraySlice<UInt8>
     private(set) var position: Int
@@ -151,29 +152,5 @@ struct LineReader {
             let name = HTTPField.Name(String(decoding: value[..<colon], as: UTF8.self))
         else { throw UnreadableRecord(reason: "a field has no name") }
         return HTTPField(name: name, lenientValue: value[colon...].dropFirst(2))
-    }
-
-    static func unescaped(_ value: ArraySlice<UInt8>) -> String {
-        guard value.contains(UInt8(ascii: "\\")) else {
-            return String(decoding: value, as: UTF8.self)
-        }
-        var result: [UInt8] = []
-        var isEscaped = false
-        for byte in value {
-            if isEscaped {
-                switch byte {
-                case UInt8(ascii: "n"): result.append(UInt8(ascii: "\n"))
-                case UInt8(ascii: "r"): result.append(UInt8(ascii: "\r"))
-                case UInt8(ascii: "0"): result.append(0)
-                default: result.append(byte)
-                }
-                isEscaped = false
-            } else if byte == UInt8(ascii: "\\") {
-                isEscaped = true
-            } else {
-                result.append(byte)
-            }
-        }
-        return String(decoding: result, as: UTF8.self)
     }
 }

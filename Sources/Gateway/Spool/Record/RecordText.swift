@@ -36,23 +36,29 @@ struct UnreadableRecord: Error, Equatable {
 extension UploadCreation {
     private static let firstLine: StaticString = "spoolgate-record 2"
 
+    /// The lines of the creation, except those of the fields, in the order of writing.
+    private mutating func visit(_ lines: inout (some RecordRows & ~Copyable)) {
+        lines.row("id", &id)
+        lines.row("route", &route)
+        lines.row("owner", ifSet: &owner)
+        lines.row("authorized-owner", ifSet: &authorizedOwner)
+        lines.row("max-size", ifSet: &maxSize)
+        lines.row("method", &head.method)
+        lines.row("target", &head.target)
+        lines.row("content-length", ifSet: &head.contentLength.recordedCount)
+        lines.row("resource", &resourcePath)
+        lines.row("remote", ifSet: &remoteAddress)
+        lines.row("scheme", ifSet: &scheme)
+        lines.row("created", &created)
+        lines.row("repeatable", &isRepeatable)
+        lines.row("promise", &promise)
+    }
+
     var recordText: [UInt8] {
         var writer = LineWriter()
         writer.add(line: Self.firstLine)
-        writer.add("id", escaping: id.description)
-        writer.add("route", escaping: route)
-        writer.add("owner", escaping: owner?.text)
-        writer.add("authorized-owner", escaping: authorizedOwner?.text)
-        writer.add("max-size", maxSize)
-        writer.add("method", escaping: head.method.rawValue)
-        writer.add("target", escaping: head.target)
-        writer.add("content-length", head.contentLength.count)
-        writer.add("resource", escaping: resourcePath)
-        writer.add("remote", escaping: remoteAddress)
-        writer.add("scheme", escaping: scheme)
-        writer.add("created", created.seconds)
-        writer.add("repeatable", escaping: isRepeatable ? "yes" : "no")
-        writer.add("promise", escaping: promise.rawValue)
+        var creation = self
+        creation.visit(&writer)
         writer.add(head.fields)
         if !head.granted.isEmpty {
             writer.add([.granted: head.granted.map(\.rawName).joined(separator: ", ")])
@@ -72,7 +78,8 @@ extension UploadCreation {
             let shown = String(decoding: first.prefix(40), as: UTF8.self)
             throw UnreadableRecord(reason: "its first line is '\(shown)'")
         }
-        var values: [String: String] = [:]
+        let start = reader.position
+        var end = start
         var fields = HTTPFields()
         while true {
             let before = reader.position
@@ -85,66 +92,38 @@ extension UploadCreation {
                 guard Checksum.isSum(value, of: covered, for: id) else {
                     throw UnreadableRecord(reason: "the creation's checksum does not match")
                 }
-                let creation = try UploadCreation(values: values, fields: fields)
+                let creation = try UploadCreation(id, bytes[start..<end], fields)
                 return (creation, reader.position - bytes.startIndex)
-            default: values[name] = LineReader.unescaped(value)
+            default: end = reader.position
             }
         }
     }
 
     private init(
-        values: [String: String],
-        fields received: HTTPFields
+        _ id: UploadID,
+        _ lines: ArraySlice<UInt8>,
+        _ received: HTTPFields
     ) throws(UnreadableRecord) {
-        let known: Set = [
-            "id", "route", "owner", "authorized-owner", "max-size", "method", "target",
-            "content-length", "resource", "remote",
-            "scheme", "created", "repeatable", "promise",
-        ]
-        if let name = Set(values.keys).subtracting(known).min() { throw .newer(name) }
-        guard let id = values["id"].flatMap({ UploadID($0) }), let route = values["route"],
-            let method = values["method"].flatMap({ HTTPRequest.Method($0) }),
-            let target = values["target"], let resource = values["resource"],
-            let created = values["created"].flatMap({ RecordNumber.moment($0) }),
-            let repeatable = values["repeatable"], ["yes", "no"].contains(repeatable),
-            let promise = values["promise"]
-        else { throw UnreadableRecord(reason: "a line of the creation is missing or invalid") }
-        var fields = received
-        var contentLength = ContentLength.unknown
-        if let text = values["content-length"] {
-            guard let length = RecordNumber.read(text) else {
-                throw UnreadableRecord(reason: "content-length is '\(text)'")
-            }
-            contentLength = .known(length)
+        var head = RequestHead(method: .post, target: "", fields: received)
+        if let names = received.value(of: .granted) {
+            head.granted = names.split(separator: ", ").compactMap { HTTPField.Name(String($0)) }
+            head.fields.removeAll { $0.name == .granted }
         }
-        var granted: [HTTPField.Name] = []
-        if let names = fields.value(of: .granted) {
-            granted = names.split(separator: ", ").compactMap { HTTPField.Name(String($0)) }
-            fields.removeAll { $0.name == .granted }
+        self.init(id: id, route: "", head: head, created: .now)
+        let unknown = lines.withUnsafeBufferPointer { bytes in
+            var rows = RowReader(bytes)
+            visit(&rows)
+            return rows.next ?? rows.missing
         }
-        guard let promise = UploadPromise(rawValue: promise) else { throw .newer(promise) }
-        let maxSize = values["max-size"].map { RecordNumber.read($0) ?? 0 }
-        guard maxSize ?? 1 > 0 else { throw UnreadableRecord(reason: "max-size is invalid") }
-        self.init(
-            id: id,
-            route: route,
-            owner: values["owner"].map { ExactText($0) },
-            authorizedOwner: values["authorized-owner"].map { ExactText($0) },
-            maxSize: maxSize,
-            head: RequestHead(
-                method: method,
-                target: target,
-                fields: fields,
-                granted: granted,
-                contentLength: contentLength
-            ),
-            resourcePath: resource,
-            remoteAddress: values["remote"],
-            scheme: values["scheme"],
-            created: WallTime(seconds: created),
-            isRepeatable: repeatable == "yes",
-            promise: promise
-        )
+        if let unknown { throw .newer(unknown) }
+        derive()
+    }
+}
+
+extension ContentLength {
+    fileprivate var recordedCount: Int64? {
+        get { count }
+        set { self = newValue.map { .known($0) } ?? .unknown }
     }
 }
 
@@ -161,10 +140,12 @@ extension StoredResponse {
     func recordText(of id: UploadID) -> [UInt8] {
         var writer = LineWriter()
         writer.add(line: Self.firstLine)
-        writer.add("status", escaping: "\(head.status.code) \(head.status.reasonPhrase)")
+        var status = "\(head.status.code) \(head.status.reasonPhrase)"
+        writer.row("status", &status)
         writer.add(head.fields)
         // The last line before the content has the number of bytes, or "-" if the content is not kept.
-        writer.add("content", escaping: content.map { String($0.count) } ?? "-")
+        var count = content?.count
+        writer.row("content", &count)
         writer.add(content: content ?? [])
         writer.addSum(for: id)
         return writer.bytes
@@ -187,7 +168,7 @@ extension StoredResponse {
         while let line = reader.line() {
             let (name, value) = LineReader.split(line)
             switch name {
-            case "status": status = Self.status(LineReader.unescaped(value))
+            case "status": status = Self.status(String(recordText: value))
             case "field": fields.append(try LineReader.field(value))
             case "content":
                 let rest = text[reader.position...]
@@ -213,7 +194,7 @@ extension StoredResponse {
         else { return nil }
         let (name, value) = LineReader.split(line)
         guard name == "status", value.contains(UInt8(ascii: " ")) else { return nil }
-        return status(LineReader.unescaped(value))?.code
+        return status(String(recordText: value))?.code
     }
 
     private static func status(_ text: String) -> HTTPResponse.Status? {

@@ -5,70 +5,65 @@ package import SpoolgateTextFormats
 package import SpoolgateUploadProtocol
 
 /// The properties of an upload that never change after its creation.
+///
+/// A new property needs a row in `visit`.
 package struct UploadCreation: Sendable, Equatable {
-    package var id: UploadID
+    package internal(set) var id: UploadID
     package var route: String
     /// The owner as reported by the web server, or nil if it reported none.
     ///
     /// Only requests with the same owner can use the upload. If the owner is nil, only requests without an owner can.
-    package let owner: ExactText?
+    package internal(set) var owner: ExactText?
     /// The owner as reported by the authorizer, if the web server reported none; not used for access control.
     package var authorizedOwner: ExactText?
     /// The maximum size in bytes set by the authorizer, or nil if only the route's limit applies.
     package var maxSize: Int64?
     /// The method, target and fields of the request that created the upload, which are sent to the upstream.
     package var head: RequestHead
-    package var resourcePath: String
+    /// The path of the upload resource, or empty if there is none.
+    package var resourcePath = ""
     /// The client's address as reported by the web server, for forwarding fields.
-    package let remoteAddress: String?
+    package internal(set) var remoteAddress: String?
     package var scheme: String?
     package var created: WallTime
     /// Whether a delivery may be retried if its outcome is unknown (RFC 9110 §9.2.2).
-    package var isRepeatable: Bool
-    package var promise: UploadPromise
+    package var isRepeatable = false
+    package var promise = UploadPromise.powerCut
     /// The kind of upload derived from `head`; stored because every request needs it.
-    package let kind: UploadKind
+    package private(set) var kind: UploadKind
+    /// The client against whose limits the upload counts; stored because every step needs it.
+    package private(set) var client: ClientName
 
     /// The owner from either source, or nil if unknown.
     package var principal: ExactText? { owner ?? authorizedOwner }
 
-    /// The client against whose limits the upload counts; stored because every step needs it.
-    package let client: ClientName
+    /// Sets the properties that are stored, but not recorded.
+    mutating func derive() {
+        kind = UploadKind(of: head)
+        client = ClientName(owner: owner, address: remoteAddress)
+    }
 }
 
 extension UploadCreation {
-    /// Creates the properties of an upload.
+    /// Creates the properties of an upload without a resource; the other properties can be set afterwards.
     package init(
         id: UploadID,
         route: String,
-        owner: ExactText?,
-        authorizedOwner: ExactText? = nil,
-        maxSize: Int64? = nil,
+        owner: ExactText? = nil,
         head: RequestHead,
-        resourcePath: String,
-        remoteAddress: String?,
-        scheme: String?,
-        created: WallTime,
-        isRepeatable: Bool,
-        promise: UploadPromise = .powerCut,
-        client: ClientName? = nil
+        remoteAddress: String? = nil,
+        created: WallTime
     ) {
         // The compiler's initialiser is faster: one that sets each member copies the result at its end.
         self.init(
             id: id,
             route: route,
             owner: owner,
-            authorizedOwner: authorizedOwner,
-            maxSize: maxSize,
             head: head,
-            resourcePath: resourcePath,
             remoteAddress: remoteAddress,
-            scheme: scheme,
             created: created,
-            isRepeatable: isRepeatable,
-            promise: promise,
             kind: UploadKind(of: head),
-            client: client ?? ClientName(owner: owner, address: remoteAddress)
+            client: ClientName(owner: owner, address: remoteAddress)
         )
     }
 }
