@@ -35,7 +35,7 @@ struct HostileDirectoryTests {
             try Data("root's".utf8).write(to: URL(filePath: "\(secret)/file"))
             try #require(chmod("\(secret)/file", 0o600) == 0)
             try #require(chmod(secret, 0o755) == 0 && chmod(root, 0o755) == 0)
-            let spool = try Spool(directory: "\(root)/own/spool", reserve: 0)
+            let spool = try Spool(directory: "\(root)/own/spool")
             var creation = UploadCreation(
                 id: id,
                 route: "default",

@@ -21,7 +21,7 @@ struct ScaleTests {
 
     /// The target of the first upload is very long.
     private func make(_ count: Int, in directory: String) throws {
-        let spool = try Spool(directory: directory, reserve: 0)
+        let spool = try Spool(directory: directory)
         for number in 0..<count {
             let id = UploadID(high: .random(in: 0...(.max)), low: .random(in: 0...(.max)))
             var creation = UploadCreation(

@@ -24,7 +24,7 @@ final class ScriptStage {
     init() throws {
         // In memory, where files use the same space on every machine.
         scratch = try ScratchDirectory(in: ScratchDirectory.memory, "script")
-        spool = try Spool(directory: scratch.file("var"), reserve: 0)
+        spool = try Spool(directory: scratch.file("var"))
         try """
         listen: unix:\(scratch.file("spoolgate.sock"))
         spool: {directory: \(scratch.file("var"))}
@@ -101,11 +101,7 @@ final class ScriptStage {
         // All its times are as of then.
         let idle = facts["idle"].flatMap { DurationText.read($0) } ?? .zero
         let then = WallTime(seconds: WallTime.now.seconds - idle.components.seconds)
-        let spool = try Spool(
-            directory: spoolPath,
-            reserve: 0,
-            clock: SystemClock(wall: { then })
-        )
+        let spool = try Spool(directory: spoolPath) { $0.clock = SystemClock(wall: { then }) }
         let upload = try spool.create(creation(id, facts, then), requestRelease: {})
         let offset = facts["offset"].flatMap { ByteSize.read($0) } ?? 0
         let length = facts["length"].flatMap { ByteSize.read($0) }

@@ -43,7 +43,7 @@ private final class GatewayServer {
         route.upstream.targets = [.http(base: origin.base)]
         route.limits.minSize = 4
         settings.routes[RouteSettings.defaultName] = route
-        spool = try Spool(directory: root, reserve: 0)
+        spool = try Spool(directory: root)
         let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
         let gateway = Gateway(settings: settings, spool: spool, log: Log(logger))
         server = try TestServer { gateway.serve($0) }

@@ -99,7 +99,7 @@ private final class FrontWorld {
             atPath: "\(root)/delivered",
             withIntermediateDirectories: true
         )
-        let spool = try Spool(directory: "\(root)/spool", reserve: 0)
+        let spool = try Spool(directory: "\(root)/spool")
         self.spool = spool
         let gateway = Gateway(
             settings: settings,

@@ -149,18 +149,16 @@ final class World {
         quota: Int64 = 0,
         runBeside: @escaping HelperThreads.Run = { $0() }
     ) throws -> Spool {
-        try Spool(
-            directory: "\(machine.root)/\(name)",
-            reserve: 0,
-            quota: quota == 0 ? nil : quota,
-            disk: machine.disk(of: process),
-            clock: machine.clock,
-            node: node,
-            writer: writer,
-            runBeside: runBeside,
+        try Spool(directory: "\(machine.root)/\(name)") { options in
+            options.quota = quota == 0 ? nil : quota
+            options.disk = machine.disk(of: process)
+            options.clock = machine.clock
+            options.node = node
+            options.writer = writer
+            options.runBeside = runBeside
             // A model of one host's disk knows every size at once.
-            settling: .zero
-        )
+            options.settling = .zero
+        }
     }
 
     /// Like the program, it serves as soon as its entry is written, before the walk.

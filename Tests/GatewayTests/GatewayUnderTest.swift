@@ -59,15 +59,14 @@ final class GatewayUnderTest: Sendable {
             $0.replacing("ROOT", with: root)
         }
         settings.routes[RouteSettings.defaultName] = route
-        spool = try Spool(
-            directory: "\(root)/spool",
-            reserve: reserve,
-            quota: quota,
-            disk: disk.disk,
-            clock: clock,
-            node: sharedNode,
-            runBeside: { job in jobs.map { $0.hold(job) } ?? job() }
-        )
+        spool = try Spool(directory: "\(root)/spool") { [disk] options in
+            options.reserve = reserve
+            options.quota = quota
+            options.disk = disk.disk
+            options.clock = clock
+            options.node = sharedNode
+            options.runBeside = { job in jobs.map { $0.hold(job) } ?? job() }
+        }
         disk.forget()
         gateway = Gateway(
             settings: settings,
@@ -134,7 +133,7 @@ final class GatewayUnderTest: Sendable {
     func another(clock: SystemClock = SystemClock()) throws -> Gateway {
         Gateway(
             settings: settings,
-            spool: try Spool(directory: "\(root)/spool", reserve: 0, clock: clock),
+            spool: try Spool(directory: "\(root)/spool") { $0.clock = clock },
             log: Log(log.logger)
         )
     }

@@ -422,7 +422,7 @@ import Testing
         }
         let location = try #require(test.serve(.creation()).location)
         let next = try #require(test.serve(.creation(["x"])).location)
-        let holder = try Spool(directory: "\(test.root)/spool", reserve: 0)
+        let holder = try Spool(directory: "\(test.root)/spool")
         let held = try #require(try holder.tryLock(try test.id(location)))
         try test.gateway.deliveries.startQueue()
         // One delivery at a time, so the first upload was found in use.

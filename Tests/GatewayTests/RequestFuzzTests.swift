@@ -233,7 +233,7 @@ private final class FuzzWorld {
     /// Recovers as the next daemon does, also after a power failure.
     private func recover() throws {
         let writer = random.once(in: 2) ? "another" : nil
-        let spool = try Spool(directory: "\(test.root)/spool", reserve: 0, writer: writer)
+        let spool = try Spool(directory: "\(test.root)/spool") { $0.writer = writer }
         _ = spool.recover()
         recoveries += 1
     }

@@ -44,6 +44,8 @@ extension World {
     }
 
     private static func start(in directory: String, _ disk: Disk) throws {
-        _ = try Spool(directory: directory, reserve: 0, disk: disk, writer: "0")
+        _ = try Spool(directory: directory) { options in
+            (options.disk, options.writer) = (disk, "0")
+        }
     }
 }

@@ -204,15 +204,13 @@ final class World {
         as process: Int,
         boot: String? = nil
     ) throws -> Spool {
-        try Spool(
-            directory: "\(machine.root)/spool",
-            reserve: 0,
-            disk: machine.disk(of: process),
-            clock: machine.clock,
-            node: plan.sharesSpool ? "n\(process)" : nil,
-            writer: plan.sharesSpool ? nil : boot ?? machine.boot,
-            runBeside: { $0() }
-        )
+        try Spool(directory: "\(machine.root)/spool") { options in
+            options.disk = machine.disk(of: process)
+            options.clock = machine.clock
+            options.node = plan.sharesSpool ? "n\(process)" : nil
+            options.writer = plan.sharesSpool ? nil : boot ?? machine.boot
+            options.runBeside = { $0() }
+        }
     }
 
     /// Each process has its own file of events.

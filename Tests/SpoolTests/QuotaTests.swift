@@ -12,7 +12,7 @@ import Testing
 @Suite("The quota")
 struct QuotaTests {
     private func spool(_ directory: TemporarySpool, quota: Int64) throws -> Spool {
-        try Spool(directory: directory.path, reserve: 0, quota: quota)
+        try Spool(directory: directory.path) { $0.quota = quota }
     }
 
     private func isOverQuota(_ error: any Error) -> Bool {
@@ -59,12 +59,9 @@ struct QuotaTests {
     func removal(way: Int) throws {
         let directory = TemporarySpool()
         let scripted = ScriptedDisk()
-        let spool = try Spool(
-            directory: directory.path,
-            reserve: 0,
-            quota: 10,
-            disk: scripted.disk
-        )
+        let spool = try Spool(directory: directory.path) { options in
+            (options.quota, options.disk) = (10, scripted.disk)
+        }
         let creation = UploadCreation.sample()
         let upload = try spool.create(creation, requestRelease: {})
         try upload.append("ten bytes.")
@@ -124,12 +121,9 @@ struct QuotaTests {
     func failedWrite() throws {
         let directory = TemporarySpool()
         let scripted = ScriptedDisk()
-        let spool = try Spool(
-            directory: directory.path,
-            reserve: 0,
-            quota: 10,
-            disk: scripted.disk
-        )
+        let spool = try Spool(directory: directory.path) { options in
+            (options.quota, options.disk) = (10, scripted.disk)
+        }
         let upload = try spool.create(.sample(), requestRelease: {})
         try upload.sync()
         let unrecorded = try spool.createUnrecorded(.sample(), expecting: 0)

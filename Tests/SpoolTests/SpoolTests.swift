@@ -82,7 +82,7 @@ struct SpoolTests {
             DispatchQueue.concurrentPerform(iterations: 4) { number in
                 // Different delays, so that they meet at every step.
                 for _ in 0..<number * round { _ = access(path, F_OK) }
-                do { _ = try Spool(directory: path, reserve: 0, writer: "boot") } catch {
+                do { _ = try Spool(directory: path) { $0.writer = "boot" } } catch {
                     faults.withLock { $0.append("\(error)") }
                 }
             }

@@ -192,7 +192,7 @@ struct StopTests {
     func afterBoot() throws {
         let directory = TemporarySpool()
         do {
-            let dead = try Spool(directory: directory.path, reserve: 0, writer: "before")
+            let dead = try Spool(directory: directory.path) { $0.writer = "before" }
             try dead.enter()
         }
         let first = try directory.open()
@@ -213,7 +213,7 @@ struct StopTests {
         let directory = TemporarySpool()
         let first = try directory.open()
         try first.enter()
-        let other = try Spool(directory: directory.path, reserve: 0, writer: "another")
+        let other = try Spool(directory: directory.path) { $0.writer = "another" }
         #expect(throws: SpoolError.self) { try other.enter() }
         // It has left, and one that sees the same boot starts.
         let second = try directory.open()

@@ -35,15 +35,14 @@ final class TemporarySpool {
         clock: SystemClock = SystemClock(),
         node: String? = nil
     ) throws -> Spool {
-        try Spool(
-            directory: path,
-            reserve: reserve,
-            quota: quota,
-            disk: disk,
-            clock: clock,
-            node: node,
-            writer: node == nil ? "boot\(cuts)" : nil
-        )
+        try Spool(directory: path) { options in
+            options.reserve = reserve
+            options.quota = quota
+            options.disk = disk
+            options.clock = clock
+            options.node = node
+            options.writer = node == nil ? "boot\(cuts)" : nil
+        }
     }
 
     /// Later openers find a restarted machine, and the file of a daemon that did not end cleanly.

@@ -6,6 +6,28 @@
 package import SpoolgatePosix
 package import SpoolgateUploadProtocol
 
+/// How a process uses a spool.
+package struct SpoolOptions {
+    /// The number of bytes that must stay free on the file system.
+    package var reserve: Int64 = 0
+    /// The maximum size of the spool in bytes, or nil for no limit.
+    package var quota: Int64?
+    /// The calls that change the disk.
+    package var disk = Disk()
+    package var clock = SystemClock()
+    /// The node of this process if several hosts share the spool, or nil if the spool belongs to this host.
+    package var node: String?
+    /// The name of this process in states, or nil for the running kernel or, in a shared spool, this process of its
+    /// node.
+    package var writer: String?
+    /// Runs a sync on another thread while more content is received.
+    ///
+    /// More than 64 threads would only wait for the same disk.
+    package var runBeside: HelperThreads.Run = HelperThreads(name: "sync", maximum: 64).run
+    /// How long a file of a shared spool can still grow after the crash of the host that has written it.
+    package var settling = Duration.seconds(5)
+}
+
 /// A spool directory.
 ///
 /// Thread-safe; several processes may use the same directory.
@@ -35,58 +57,21 @@ package final class Spool: Sendable {
     let runBeside: HelperThreads.Run
     package let buffers = BufferPool()
 
-    /// Starts at most 64 threads for syncs that run while content is received; returns the function that runs work on
-    /// them.
-    ///
-    /// More threads would only wait for the same disk.
-    package static func syncThreads() -> HelperThreads.Run {
-        HelperThreads(name: "sync", maximum: 64).run
-    }
-
-    /// How long a file of a shared spool can still grow after the crash of the host that has written it.
-    package static let settling = Duration.seconds(5)
-
     /// Opens a spool and creates its directories on first use.
     ///
-    /// - Parameters:
-    ///   - directory: the path; its parent must exist.
-    ///   - reserve: the number of bytes that must stay free on the file system.
-    ///   - quota: the maximum size of the spool in bytes, or nil for no limit. If a quota is set, all files are counted
-    ///     before this initialiser returns.
-    ///   - disk: the calls that change the disk.
-    ///   - clock: the machine's clocks.
-    ///   - node: the node of this process if several hosts share the spool, or nil if the spool belongs to this host.
-    ///   - writer: the name of this process in states, or nil for the running kernel or, in a shared spool, this
-    ///     process of its node.
-    ///   - runBeside: runs a sync while more content is received.
-    ///   - settling: how long a file of a shared spool that another host may have left too short can still grow.
+    /// The parent of `directory` must exist. `setOptions` can change the options. If a quota is set, all files are
+    /// counted before this initialiser returns.
+    ///
     /// - Throws: `.unusable` if the directory is not a spool, has another format, or other users can access it; `.disk`
     ///   if its file system is read-only; `.bootUnknown` if the kernel's boot identity cannot be read.
     package convenience init(
         directory: String,
-        reserve: Int64,
-        quota: Int64? = nil,
-        disk: Disk = Disk(),
-        clock: SystemClock = SystemClock(),
-        node: String? = nil,
-        writer: String? = nil,
-        runBeside: @escaping HelperThreads.Run = Spool.syncThreads(),
-        settling: Duration = Spool.settling
+        _ setOptions: (inout SpoolOptions) -> Void = { _ in }
     ) throws(SpoolError) {
-        try self.init(
-            SpoolLayout(path: directory, creating: true, disk: disk),
-            directory,
-            reserve,
-            quota,
-            disk,
-            clock,
-            node,
-            writer,
-            runBeside,
-            settling,
-            isRecovering: true
-        )
-        if quota != nil {
+        var options = SpoolOptions()
+        setOptions(&options)
+        try self.init(directory, options, isRecovering: true)
+        if options.quota != nil {
             do throws(SystemError) {
                 try room.count { () throws(SystemError) in try layout.census(readingRecords: false)
                 }
@@ -103,57 +88,35 @@ package final class Spool: Sendable {
     /// An upload that only a daemon may remove, after a power failure, is left unchanged: locking it throws
     /// `.unrecovered`.
     ///
-    /// - Throws: the errors of `init(directory:reserve:quota:disk:clock:node:writer:runBeside:)`.
+    /// - Throws: the errors of `init(directory:_:)`.
     package convenience init(
         existing directory: String,
         node: String? = nil
     ) throws(SpoolError) {
-        let disk = Disk()
-        let layout = try SpoolLayout(path: directory, creating: false, disk: disk)
-        try self.init(
-            layout,
-            directory,
-            0,
-            nil,
-            disk,
-            SystemClock(),
-            node,
-            nil,
-            Self.syncThreads(),
-            Self.settling,
-            isRecovering: false
-        )
+        try self.init(directory, SpoolOptions(node: node), isRecovering: false)
     }
 
     private init(
-        _ layout: SpoolLayout,
         _ directory: String,
-        _ reserve: Int64,
-        _ quota: Int64?,
-        _ disk: Disk,
-        _ clock: SystemClock,
-        _ node: String?,
-        _ writer: String?,
-        _ runBeside: @escaping HelperThreads.Run,
-        _ settling: Duration,
+        _ options: SpoolOptions,
         isRecovering: Bool
     ) throws(SpoolError) {
-        self.layout = layout
+        layout = try SpoolLayout(path: directory, creating: isRecovering, disk: options.disk)
         self.isRecovering = isRecovering
-        self.runBeside = runBeside
-        self.settling = SettlingUploads(for: settling)
+        runBeside = options.runBeside
+        settling = SettlingUploads(for: options.settling)
         self.directory = directory
-        self.disk = disk
-        self.node = node
-        if let writer = writer ?? node.map(Writer.process) {
+        disk = options.disk
+        node = options.node
+        if let writer = options.writer ?? options.node.map(Writer.process) {
             self.writer = writer
         } else {
-            self.writer = Writer.name(of: try Writer.boot())
+            writer = Writer.name(of: try Writer.boot())
         }
-        do throws(SystemError) { self.clock = try SpoolClock(clock, in: layout.root) } catch {
+        do throws(SystemError) { clock = try SpoolClock(options.clock, in: layout.root) } catch {
             throw SpoolError.unusable(directory: directory, reason: error.description)
         }
-        room = SpoolRoom(layout, reserve: reserve, quota: quota)
+        room = SpoolRoom(layout, reserve: options.reserve, quota: options.quota)
     }
 
     /// Creates an upload and locks it.

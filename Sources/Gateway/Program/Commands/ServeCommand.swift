@@ -207,12 +207,11 @@ struct Serve: SpoolgateCommand {
         _ log: Log
     ) throws(CommandFailure) -> Spool {
         do throws(SpoolError) {
-            let spool = try Spool(
-                directory: settings.spoolDirectory,
-                reserve: settings.spoolReserve,
-                quota: settings.spoolQuota == 0 ? nil : settings.spoolQuota,
-                node: settings.sharedNode
-            )
+            let spool = try Spool(directory: settings.spoolDirectory) { options in
+                options.reserve = settings.spoolReserve
+                options.quota = settings.spoolQuota == 0 ? nil : settings.spoolQuota
+                options.node = settings.sharedNode
+            }
             // The state on the disk no longer belongs to this daemon, so it must be neither reported nor repaired.
             spool.onFenced { error in
                 log.fenced(reason: "\(error)")
