@@ -167,6 +167,20 @@ package final class Spool: Sendable {
         }
     }
 
+    /// Creates an empty upload without a record, which exists only during its request.
+    ///
+    /// `expected` is the expected number of bytes of content; 0 if unknown.
+    ///
+    /// - Throws: `.full`, `.fewFiles` or `.overQuota` if the content needs a file and there is no room for it.
+    package func createUnrecorded(
+        _ creation: consuming UploadCreation,
+        expecting expected: Int64
+    ) throws(SpoolError) -> Upload {
+        if expected > Upload.mostInBuffer { try room.check(for: expected, makesFile: true) }
+        let files = UploadFiles(of: creation.id, .none, in: self, record: nil)
+        return Upload(spool: self, lock: nil, creation: creation, files: files)
+    }
+
     /// Finds an upload and locks it; returns nil if it does not exist or `admits` returns false.
     ///
     /// If another request is receiving the upload, this asks that request to release it. If several requests are

@@ -47,18 +47,3 @@ extension Spool {
         }
     }
 }
-
-extension Upload {
-    /// Whether the upload is undelivered and its record does not say that all its content is durable.
-    var isUndurable: Bool {
-        guard isRecorded, !record.isRemoved else { return false }
-        return queue != .delivered && record.state.durable != durableOffset
-    }
-
-    /// Writes a state that says that the content is durable, after a sync of the whole file system.
-    fileprivate func noteDurable() throws(SpoolError) {
-        guard isUndurable else { return }
-        let offset = durableOffset
-        try record.write { $0.durable = offset }
-    }
-}

@@ -1,7 +1,8 @@
 // Exclusive use of one upload, from lock to unlock.
 //
 // Every change is made in the order that spoolgate-spool(5) describes. Invariant: `state.offset` bytes of content
-// exist, in a file or in memory, and no offset is acknowledged before it is durable.
+// exist, in a file or in memory, and no offset is acknowledged before it is durable. Content that has not been verified
+// is never acknowledged, and the next lock discards it.
 
 package import SpoolgatePosix
 package import SpoolgateUploadProtocol
@@ -39,7 +40,13 @@ package final class Upload {
     package var offset: Int64 { content.size }
     package var lastActivity: WallTime { record.lastActivity }
 
-    /// Whether the upload has a record; an upload without one ends with its request.
+    /// The maximum number of bytes of an upload without a record that stay in the receiving buffer; larger content is
+    /// moved to a file.
+    package static let mostInBuffer = 128 << 10
+
+    /// Whether the upload has a record.
+    ///
+    /// No other request can find an upload without one, which is removed when it is unlocked or the process ends.
     package var isRecorded: Bool { record.isThere }
 
     var id: UploadID { creation.id }
@@ -77,6 +84,9 @@ package final class Upload {
     ///
     /// Every other operation waits in `require(_:)` until the sync ends.
     var isReceiving: Bool { !isUnlocked && queue == .incoming }
+
+    /// Keeps the buffer that has received all content of an upload without a record; `unlock()` returns it to the pool.
+    package func keep(_ buffer: ContentBuffer) { content.keep(buffer) }
 
     /// Whether the data file may be passed to the web server.
     ///
@@ -180,6 +190,35 @@ package final class Upload {
         try record.write { $0.length = length }
     }
 
+    // MARK: Content that must be verified
+
+    /// Marks content appended from now on as unverified, until `verify()`.
+    ///
+    /// A crash or `unlock()` discards unverified content, and `sync()` excludes it from the durable offset.
+    package func beginUnverified() throws(SpoolError) {
+        try require(queue == .incoming)
+        try record.write { $0.verified = content.size }
+    }
+
+    /// Marks the content appended since `beginUnverified()` as verified.
+    ///
+    /// On return, the mark survives a crash if the content does (see `append(_:)`).
+    package func verify() throws(SpoolError) {
+        try require(queue == .incoming)
+        guard record.state.verified != nil else { return }
+        try record.write { $0.verified = nil }
+    }
+
+    /// Discards the content appended since `beginUnverified()`.
+    ///
+    /// - Throws: `.disk` if that failed; the next lock then discards the content.
+    package func discardUnverified() throws(SpoolError) {
+        guard let verified = record.state.verified else { return }
+        try require(queue == .incoming)
+        try content.truncate(to: verified)
+        try record.write { $0.verified = nil }
+    }
+
     // MARK: Removing and unlocking
 
     /// Removes the upload and its content, and unlocks it.
@@ -235,6 +274,21 @@ package final class Upload {
         // The files must be closed before another request of this process locks the upload.
         files.close()
         lock?.unlock()
+    }
+
+    // MARK: Stopping
+
+    /// Whether the upload is undelivered and its record does not say that all its content is durable.
+    var isUndurable: Bool {
+        guard isRecorded, !record.isRemoved else { return false }
+        return queue != .delivered && record.state.durable != durableOffset
+    }
+
+    /// Writes a state that says that the content is durable, after a sync of the whole file system.
+    func noteDurable() throws(SpoolError) {
+        guard isUndurable else { return }
+        let offset = durableOffset
+        try record.write { $0.durable = offset }
     }
 
     // MARK: Steps
