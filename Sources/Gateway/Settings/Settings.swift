@@ -129,6 +129,9 @@ package struct InterimRate: Sendable, Equatable {
     /// The time between two reports during a delivery, or zero to send none.
     package var heartbeat = Duration.seconds(5)
 
+    /// Creates the default rates.
+    package init() {}
+
     /// The setting, which determines both times.
     var interval: Duration {
         get { heartbeat }

@@ -24,7 +24,7 @@ struct ReceptionProgress {
     private var alarm: Alarm?
 
     /// Reports nothing.
-    init() { self.init(nil, rate: Settings().interim, from: 0, hasLength: true) }
+    init() { self.init(nil, rate: InterimRate(), from: 0, hasLength: true) }
 
     /// Begins content at `offset`, which the client must already know.
     init(
@@ -37,7 +37,7 @@ struct ReceptionProgress {
         self.rate = rate
         step = hasLength ? .max : Self.step
         told = offset
-        next = rate.progressInterval.map { .after($0) } ?? .never
+        next = report == nil ? .never : rate.progressInterval.map { .after($0) } ?? .never
     }
 
     /// Acknowledges the upload's offset if a report is due; call it after content arrived or the alarm rang.
