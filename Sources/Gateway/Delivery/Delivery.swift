@@ -245,7 +245,6 @@ package struct Delivery {
     ///
     /// An upload without a record cannot be deferred, so its delivery has failed. `asked` is the pause that the
     /// upstream asked for, in seconds. `lacksCredentials` is true if only the client can retry, with other credentials.
-    /// `mayBeProcessed` is true if the upstream may have processed the upload.
     ///
     /// - Returns: `refusal`, or another refusal if no retry follows.
     func postpone(
@@ -254,8 +253,7 @@ package struct Delivery {
         _ listener: ResponseListener,
         asked: Int? = nil,
         telling refusal: Refusal,
-        lacksCredentials: Bool = false,
-        mayBeProcessed: Bool = false
+        lacksCredentials: Bool = false
     ) throws(SpoolError) -> Refusal {
         guard upload.isRecorded else {
             journal.failed(upload, reason: reason)
@@ -286,8 +284,7 @@ package struct Delivery {
         let end = route.settings.queue.end(from: deliveries.clock.now)
         try upload.postpone(
             reason: reason,
-            isQueued ? .queue(next) : .client(end, lacksCredentials: lacksCredentials),
-            mayBeProcessed: mayBeProcessed
+            isQueued ? .queue(next) : .client(end, lacksCredentials: lacksCredentials)
         )
         try upload.sync()
         journal.deferred(upload, reason: reason)

@@ -133,12 +133,12 @@ final class DeliveryAttempt {
                 noteFinalResponse()
                 return nil
             }
+            if result == .notNow { upload.mayBeProcessed = true }
             return try postpone(
                 responseReason,
                 asked: retryAfter,
                 telling: self.refusal,
-                lacksCredentials: fate == .deferredForClient,
-                mayBeProcessed: result == .notNow
+                lacksCredentials: fate == .deferredForClient
             )
         }
         // A final response over the cap was stored first, but the client received only a part of the content.
@@ -149,12 +149,8 @@ final class DeliveryAttempt {
         }
         let result: AttemptResult = outcome.isUnsent ? .unsent : .unanswered
         if AttemptFate(after: result, isRepeatable: isRepeatable, .gone) == .deferred {
-            return try postpone(
-                reason,
-                asked: outcome.retryAfter,
-                telling: refusal,
-                mayBeProcessed: result == .unanswered
-            )
+            if result == .unanswered { upload.mayBeProcessed = true }
+            return try postpone(reason, asked: outcome.retryAfter, telling: refusal)
         }
         try delivery.holdIndeterminate(upload, reason: reason, completing: listener.completing)
         return refusal
@@ -164,8 +160,7 @@ final class DeliveryAttempt {
         _ reason: String,
         asked: Int? = nil,
         telling refusal: Refusal,
-        lacksCredentials: Bool = false,
-        mayBeProcessed: Bool = false
+        lacksCredentials: Bool = false
     ) throws(SpoolError) -> Refusal {
         try delivery.postpone(
             upload,
@@ -173,8 +168,7 @@ final class DeliveryAttempt {
             listener,
             asked: asked,
             telling: refusal,
-            lacksCredentials: lacksCredentials,
-            mayBeProcessed: mayBeProcessed
+            lacksCredentials: lacksCredentials
         )
     }
 

@@ -21,8 +21,8 @@ package final class Upload {
     package let content: ContentFile
     /// The final response; nil until it has been written or read.
     var knownResponse: StoredResponse?
-    /// Whether the upstream may have processed an attempt before the current one.
-    var mayHaveBeenProcessed = false
+    /// Whether the upstream may have processed an attempt, which could be repeated then; `postpone` records it.
+    package var mayBeProcessed: Bool
     var isUnlocked = false
     /// Whether a sync failed and the content that may be lost has not been cut off yet.
     private(set) var isContentInDoubt = false
@@ -61,6 +61,7 @@ package final class Upload {
         self.files = files
         record = files.record
         content = files.content
+        mayBeProcessed = record.state.queue == .deferred && record.state.then == .deferred
     }
 
     deinit { unlock() }

@@ -39,7 +39,6 @@ extension Upload {
     /// - Throws: `.disk`; nothing may then be sent to the upstream.
     package func beginAttempt(isRepeatable: Bool = true) throws(SpoolError) {
         try require(queue == .incoming || queue == .deferred)
-        mayHaveBeenProcessed = mayBeProcessed
         let then: RecordState.Fallback = creation.isRepeatable && isRepeatable ? .deferred : .hold
         try setWhole(durably: then == .hold) { state in
             state.queue = .active
@@ -138,41 +137,26 @@ extension Upload {
         case client(WallTime, lacksCredentials: Bool = false)
     }
 
-    /// Whether the upstream may have processed an earlier attempt, which could be repeated then.
-    package var mayBeProcessed: Bool { queue == .deferred && record.state.then == .deferred }
-
     package var lacksCredentials: Bool { queue == .deferred && record.state.status == 401 }
 
     /// Moves the upload from `incoming` or `active` to `deferred`, or changes the time of a deferred upload.
     ///
     /// For a complete upload, if no attempt could start or the upstream did not accept the upload. The content is kept.
-    /// `reason` explains to people why the upload was not delivered. `mayBeProcessed` is true if the upstream may have
-    /// processed the current attempt. On return, the change survives a crash; it
+    /// `reason` explains to people why the upload was not delivered. On return, the change survives a crash; it
     /// survives a power failure only after the next `sync()`.
     ///
     /// - Throws: `.disk`; the state is then unchanged.
-    package func postpone(
-        reason: String?,
-        _ waiting: Waiting,
-        mayBeProcessed: Bool = false
-    ) throws(SpoolError) {
-        try postpone(
-            reason: reason,
-            waiting,
-            accepted: record.state.accepted,
-            mayBeProcessed: mayBeProcessed
-        )
+    package func postpone(reason: String?, _ waiting: Waiting) throws(SpoolError) {
+        try postpone(reason: reason, waiting, accepted: record.state.accepted)
     }
 
     private func postpone(
         reason: String?,
         _ waiting: Waiting,
-        accepted: WallTime?,
-        mayBeProcessed: Bool = false
+        accepted: WallTime?
     ) throws(SpoolError) {
         try require([.incoming, .active, .deferred].contains(queue))
         try store()
-        let mayBeProcessed = mayBeProcessed || self.mayBeProcessed || mayHaveBeenProcessed
         try setWhole(durably: false) { state in
             state.go(to: .deferred, reason)
             state.accepted = accepted
@@ -255,6 +239,7 @@ extension Upload {
             state.next = next
             state.whole = spool.clock.now
         }
+        mayBeProcessed = false
         knownResponse = nil
         try forgetRefusals()
         spool.wake()
