@@ -6,6 +6,8 @@ import SpoolgateSettings
 import SpoolgateUploadProtocol
 
 struct ClassifiedRequest {
+    /// The method as received.
+    let method: HTTPRequest.Method
     let request: UploadRequest
     let dialect: Dialect
     /// Whether no field of the request names a protocol; the protocol of the addressed upload then applies.
@@ -22,6 +24,7 @@ struct ClassifiedRequest {
         on route: Route,
         _ configuration: Deliveries.Configuration
     ) {
+        method = head.method
         let resources = route.resources
         // A captured `head` would be copied at each use.
         let target = head.target

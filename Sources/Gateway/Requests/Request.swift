@@ -66,7 +66,7 @@ final class Request: Answering {
         self.exchange = exchange
         context = exchange.context
         client = ClientName(owner: context.owner, address: context.remoteAddress)
-        method = RouteMetrics.MethodName((try? exchange.head.get())?.method ?? head.method)
+        method = RouteMetrics.MethodName(asked.method)
         arrival = Arrival(of: head, context)
         count = ContentCount(in: route.counts.content)
         self.head = head

@@ -41,7 +41,8 @@ struct Reception {
         let patience: Duration
     }
 
-    private enum Arrival {
+    /// What ends a wait.
+    private enum Event {
         /// Content is in the buffer.
         case content
         case report(LaneReport)
@@ -102,11 +103,11 @@ struct Reception {
         do throws(SpoolError) {
             if most > 0, let end = try lend(most, patience) { return end }
             while true {
-                let arrival: Arrival
-                do throws(ContentError) { arrival = try next() } catch {
+                let event: Event
+                do throws(ContentError) { event = try next() } catch {
                     return try interrupted(by: error)
                 }
-                switch arrival {
+                switch event {
                 case .content: guard try storePart() else { return .exceeded }
                 case .report(.written(let count)): try noteWritten(count)
                 case .report(.ended(let count, let errno)):
@@ -119,7 +120,7 @@ struct Reception {
                     return .ended
                 }
                 try progress.note(upload)
-                if case .content = arrival { try giveBackIfSlow() }
+                if case .content = event { try giveBackIfSlow() }
             }
         } catch {
             if upload.content.lent != nil { try endLoan() }
@@ -145,7 +146,7 @@ struct Reception {
     }
 
     /// Waits for content or a report.
-    private func next() throws(ContentError) -> Arrival {
+    private func next() throws(ContentError) -> Event {
         guard let loan else {
             buffer.removeAll()
             guard try request.receive(into: buffer) else { return .end }
