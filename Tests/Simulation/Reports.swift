@@ -49,47 +49,36 @@ extension World {
         ledger.check(events)
     }
 
-    /// The list shows what clients were told is kept, at any time.
-    func checkList() throws {
+    /// The list shows what clients were told is kept, at any time, and nothing under way that has ended for them.
+    func checkList() {
         var lacking: [Ledger.Upload] = []
-        let areListed = machine.wait(.seconds(2)) {
+        var listed: [Int] = []
+        let isTrue = machine.wait(.seconds(2)) {
             // An upload may change its queue, or be delivered, at this moment.
-            consumer?.look()
-            let kept = ledger.uploads.filter {
-                $0.hasPromise && $0.successes == 0 && !$0.isExcused
-            }
-            let all = kept.isEmpty ? [] : (try? summaries(daemon.spool)) ?? []
+            let uploads = ledger.uploads
+            let kept = uploads.filter { $0.hasPromise && $0.successes == 0 && !$0.isExcused }
+            let ended = uploads.filter { $0.isSuccessKept || $0.isCancelled && $0.hasPromise }
+            if kept.isEmpty, ended.isEmpty { return true }
+            let all = (try? summaries(daemon.spool)) ?? []
             lacking = kept.filter { upload in
                 !all.contains {
                     number(of: $0.creation) == upload.number && $0.offset >= upload.told
                 }
             }
-            return lacking.isEmpty
+            listed = ended.map(\.number).filter { number in
+                all.contains {
+                    $0.queue != .delivered && self.number(of: $0.creation) == number
+                }
+            }
+            return lacking.isEmpty && listed.isEmpty
         }
-        try checkIsNotListed()
-        for upload in areListed ? [] : lacking {
+        guard !isTrue else { return }
+        for number in listed {
+            ledger.complain(3, "upload \(number) has ended for its client, and is listed")
+        }
+        for upload in lacking {
             let text = "upload \(upload.number) was kept to \(upload.told), but is not listed so"
             ledger.complain(3, text)
-        }
-    }
-}
-
-extension World {
-    /// What has ended for its client is not listed as under way.
-    private func checkIsNotListed() throws {
-        let ended = ledger.uploads.filter { $0.isSuccessKept || $0.isCancelled && $0.hasPromise }
-        var listed: [Int] = []
-        let isOver =
-            ended.isEmpty
-            || machine.wait(.seconds(2)) {
-                let all = ((try? summaries(daemon.spool)) ?? []).filter { $0.queue != .delivered }
-                listed = ended.map(\.number).filter { number in
-                    all.contains { self.number(of: $0.creation) == number }
-                }
-                return listed.isEmpty
-            }
-        for number in isOver ? [] : listed {
-            ledger.complain(3, "upload \(number) has ended for its client, and is listed")
         }
     }
 }

@@ -375,7 +375,7 @@ final class World {
         for step in plan.steps {
             try perform(step)
             noteCalls()
-            if !ledger.hasComplaints { try checkList() }
+            if !ledger.hasComplaints { checkList() }
             if ledger.hasComplaints { break }
         }
         if ledger.complaints.isEmpty { try finish() }

@@ -24,7 +24,8 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FAULTS = ROOT / "Tests/Simulation/faults"
 COPY = ROOT / ".build/mutants"
-TEST = ".build/debug/spoolgatePackageTests.xctest"
+TEST = [".build/debug/spoolgatePackageTests.xctest", "--testing-library", "swift-testing", "--filter",
+        r"^SimulationTests\."]
 MODULE = ".build/nginx-module/ngx_http_interim_module.so"
 MODES = {"simulated": {}, "real sockets": {"SIMULATION_SOCKETS": "1"}}
 
@@ -81,14 +82,12 @@ def build():
 
 
 def simulate(environment):
-    return run([TEST, "--testing-library", "swift-testing", "--filter", r"^SimulationTests\."],
-               env=dict(os.environ, **environment)).stdout
+    return run(TEST, env=dict(os.environ, **environment)).stdout
 
 
 def search(environment, jobs):
     """The output of the first process that finds something, or of one that found nothing."""
-    processes = [subprocess.Popen([TEST, "--testing-library", "swift-testing", "--filter", r"^SimulationTests\."],
-                                  cwd=COPY, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    processes = [subprocess.Popen(TEST, cwd=COPY, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                                   start_new_session=True,
                                   env=dict(os.environ, **environment, SIMULATION_FIRST=str(1 + job * 1_000_000)))
                  for job in range(jobs)]
