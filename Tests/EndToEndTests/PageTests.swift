@@ -184,6 +184,7 @@ struct PageTests {
         )
     }
 
+    // Long because of the pauses between the page's attempts.
     @Test("an upload waits while the network is down and continues when it is back")
     func cut() throws {
         let origin = try LoopbackOrigin(status: "201 Created")
@@ -313,6 +314,7 @@ struct PageTests {
         #expect(try page.unfinished() == ["kept.bin"])
     }
 
+    // Long because of seven uploads in a browser, held, paused and resumed.
     @Test(
         "all uploads can be paused, resumed and canceled at once; the title shows the progress"
     )
@@ -381,6 +383,7 @@ struct PageTests {
         #expect(origin.requests.map { Data($0.content) } == [file.bytes])
     }
 
+    // Long because the page shows a speed only after some seconds of steady content.
     @Test("a stalled upload shows no speed")
     func stalled() throws {
         let page = try PageUnderTest()

@@ -114,6 +114,7 @@ struct ProxyRecipeTests {
         #expect(ended.status == "201" && interim(ended.interim), "\(ended)")
     }
 
+    // Long because a slow upload lasts while the probe waits for what the proxies do.
     @Test(
         "HAProxy forwards everything",
         .enabled(if: OuterProxy.haproxy.program != nil, "haproxy is not installed")
@@ -123,6 +124,7 @@ struct ProxyRecipeTests {
         try expectPassesEverything(chain, "--http2") { $0 > 3 }
     }
 
+    // Long because a slow upload lasts while the probe waits for what the proxies do.
     @Test(
         "Caddy forwards everything, with few interim responses",
         .enabled(if: OuterProxy.caddy.program != nil, "caddy is not installed")
@@ -152,6 +154,7 @@ struct ProxyRecipeTests {
         try expectStreamResumes(chain)
     }
 
+    // Long because a slow upload lasts while the probe waits for what the proxies do.
     @Test(
         "Apache forwards the first 104 before the content, with few interim responses",
         .enabled(if: OuterProxy.apache2.program != nil, "apache2 is not installed")
@@ -175,6 +178,7 @@ struct ProxyRecipeTests {
         try expectStreamResumes(chain)
     }
 
+    // Long because a slow upload lasts while the probe waits for what the proxies do.
     @Test("nginx forwards no 104 without the module behind it; clients that create first resume")
     func nginx() throws {
         let chain = try ProxyChain(.nginx, hasModule: false)

@@ -6,6 +6,7 @@ import Testing
 
 @Suite("The client's command on a terminal")
 struct UploadTerminalTests {
+    // Long because the line is shown during a slow upload for each width.
     @Test("the line is shorter than the terminal's width", arguments: [200, 80, 40, 20, 9, 3])
     func widths(columns: Int) throws {
         let world = try UploadCommandWorld()

@@ -14,6 +14,7 @@ struct WrongTLSTests {
         case slow
     }
 
+    // Long because each case waits for the pauses between the queue's attempts.
     @Test(
         "nothing is sent to it, and one delivery follows once it is right",
         arguments: Wrong.allCases
