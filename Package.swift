@@ -364,7 +364,7 @@ let package = Package(
                 "SpoolgateTestSupport", httpTypes, logging,
             ],
             path: "Tests/Simulation",
-            exclude: ["README.md", "faults"],
+            exclude: ["README.md", "faults", "mutants.py"],
             swiftSettings: testSettings
         ),
         .testTarget(
