@@ -65,6 +65,22 @@ import Testing
         #expect(origin.requests.count == 1)
     }
 
+    @Test("a record that a crashed host may still have written is not left for a minute")
+    func unsettledDuringWalk() throws {
+        let test = try GatewayUnderTest(sharedNode: "n1") { settings, _ in
+            settings.queueRunInterval = .seconds(3600)
+        }
+        let name = FileName(UploadID(high: 1, low: 1))
+        let directory = test.spool.layout.directory(of: name)
+        _ = try Disk().create(name.record, in: directory)
+        try test.gateway.deliveries.startQueue()
+        try eventually("the walk has ended") { test.log.messages.contains("spool recovered") }
+        #expect(try directory.status(of: name.record) != nil)
+        try eventually("the record is removed", seconds: 40) {
+            try directory.status(of: name.record) == nil
+        }
+    }
+
     @Test(
         "an upload requeued during an attempt is attempted again, however long it was deferred"
     )

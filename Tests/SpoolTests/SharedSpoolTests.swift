@@ -2,10 +2,47 @@
 
 import Foundation
 import SpoolgatePosix
+import SpoolgateTestSupport
 import SpoolgateUploadProtocol
 import Testing
 
 @testable import SpoolgateSpool
+
+/// What a crashed node has left of an upload, as long as the sizes of its files are not known.
+enum Unsettled: CaseIterable {
+    case noRecord, noRecordWithContent, partial, deferred, attempt, onlyAttempt
+
+    var isForgotten: Bool { [.noRecord, .noRecordWithContent].contains(self) }
+
+    /// The upload's queue in the end.
+    var queue: Queue? {
+        switch self {
+        case .noRecord, .noRecordWithContent: nil
+        case .partial: .incoming
+        case .deferred, .attempt: .deferred
+        case .onlyAttempt: .hold
+        }
+    }
+
+    func make(in spool: Spool) throws -> Upload {
+        let creation = UploadCreation.sample(repeatable: self != .onlyAttempt)
+        let upload = try spool.create(creation, requestRelease: {})
+        if self == .noRecord { return upload }
+        try upload.append("content")
+        try upload.sync()
+        if [.attempt, .onlyAttempt].contains(self) {
+            try upload.setLength(7)
+            try upload.beginAttempt()
+        }
+        if self == .deferred { try upload.postpone(reason: nil, .queue(WallTime(seconds: 5))) }
+        return upload
+    }
+}
+
+/// Who continues a recovery that had to skip an upload.
+enum Continuation: CaseIterable {
+    case itself, nextProcess, otherNode
+}
 
 @Suite("A shared spool")
 struct SharedSpoolTests {
@@ -18,8 +55,12 @@ struct SharedSpoolTests {
         let signs = Monitor<[SystemError]>([])
         var wasFenced: Bool { signs.update { !$0.isEmpty } }
 
-        init(_ node: String, in directory: TemporarySpool) throws {
-            spool = try directory.open(disk.disk, node: node)
+        init(
+            _ node: String,
+            in directory: TemporarySpool,
+            settling: Duration = SpoolOptions().settling
+        ) throws {
+            spool = try directory.open(disk.disk, node: node, settling: settling)
             spool.onFenced { [signs] error in signs.update { $0.append(error) } }
             try spool.enter()
         }
@@ -30,6 +71,9 @@ struct SharedSpoolTests {
             for upload in uploads { upload.files.close() }
             spool.leave()
         }
+
+        /// Ends as `serve` does.
+        func stop() { if spool.isAfterDeath { die() } else { spool.leave() } }
     }
 
     @Test(
@@ -228,6 +272,43 @@ struct SharedSpoolTests {
         restore()
         #expect(two.spool.recoverAgain(after: walk).skipped.isEmpty)
         #expect(try two.spool.lock(upload.id)?.state.offset == 7)
+    }
+
+    @Test(
+        "a crashed node's upload is repaired when its sizes are known, whoever is still there",
+        arguments: Unsettled.allCases,
+        Continuation.allCases
+    )
+    func sizeComesToAnother(left: Unsettled, continuation: Continuation) throws {
+        let settling = Duration.milliseconds(500)
+        let victim = try Daemon("n1", in: directory)
+        let finder = try Daemon("n2", in: directory, settling: settling)
+        let other =
+            continuation == .otherNode
+            ? try Daemon("n3", in: directory, settling: settling) : nil
+        let upload = try left.make(in: victim.spool)
+        victim.die(using: [upload])
+        let restore = try shorten(upload.id, suffix: left.isForgotten ? "" : ".data")
+        #expect(finder.spool.findsDead())
+        var recovery = finder.spool.recover()
+        var spool = finder.spool
+        if continuation != .itself {
+            finder.stop()
+            spool = try other?.spool ?? Daemon("n2", in: directory, settling: settling).spool
+            if let other { #expect(other.spool.findsDead()) }
+            recovery = spool.recover()
+        }
+        #expect((recovery.skipped, recovery.corrupt) == ([upload.id], 0))
+        if !left.isForgotten { restore() }
+        try eventually("the upload is repaired") {
+            recovery = spool.recoverAgain(after: recovery)
+            return recovery.skipped.isEmpty
+        }
+        #expect(recovery.corrupt == 0)
+        #expect(directory.queue(of: upload.id) == left.queue)
+        #expect((directory.content(of: upload.id) == nil) == left.isForgotten)
+        #expect(!spool.isAfterDeath)
+        #expect(try spool.nodes().allSatisfy(\.isAlive))
     }
 
     @Test("a node that was taken for dead reports no offset and no missing upload")

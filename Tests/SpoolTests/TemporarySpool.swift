@@ -33,7 +33,8 @@ final class TemporarySpool {
         reserve: Int64 = 0,
         quota: Int64? = nil,
         clock: SystemClock = SystemClock(),
-        node: String? = nil
+        node: String? = nil,
+        settling: Duration = SpoolOptions().settling
     ) throws -> Spool {
         try Spool(directory: path) { options in
             options.reserve = reserve
@@ -41,6 +42,7 @@ final class TemporarySpool {
             options.disk = disk
             options.clock = clock
             options.node = node
+            options.settling = settling
             options.writer = node == nil ? "boot\(cuts)" : nil
         }
     }

@@ -119,6 +119,9 @@ package final class Spool: Sendable {
         room = SpoolRoom(layout, reserve: options.reserve, quota: options.quota)
     }
 
+    /// How long a file of a shared spool can still grow after the crash of the host that has written it.
+    package var settlingTime: Duration { settling.time }
+
     /// Creates an upload and locks it.
     ///
     /// On return, the upload survives a crash; it survives a power failure only after the first `sync()`.

@@ -93,11 +93,7 @@ extension Deliveries {
                 removeOld(in: isTurnOfPartials ? Retention.queues : [.delivered])
                 spool.recount(isDue: isTurnOfPartials)
                 spool.noteClock()
-            } while upkeep.rest(
-                recovery.skipped.isEmpty
-                    ? lookForDead : min(lookForDead, current.settings.queueRunInterval),
-                isChanged: &isChanged
-            )
+            } while upkeep.rest(pause(after: recovery), isChanged: &isChanged)
         }
     }
 
@@ -107,6 +103,13 @@ extension Deliveries {
     private var lookForDead: Duration {
         spool.isShared
             ? min(Self.clockInterval, current.settings.queueRunInterval) : Self.clockInterval
+    }
+
+    /// The pause after a round of upkeep.
+    private func pause(after recovery: Recovery) -> Duration {
+        if recovery.skipped.isEmpty { return lookForDead }
+        let retry = min(lookForDead, current.settings.queueRunInterval)
+        return recovery.unsettled > 0 ? min(retry, spool.settlingTime) : retry
     }
 
     /// Repairs uploads that no request would repair after a crash, and counts all uploads.

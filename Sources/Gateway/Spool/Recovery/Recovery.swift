@@ -26,6 +26,9 @@ package struct Recovery: Sendable, Equatable {
     package var uploads = 0
     /// The uploads that were locked or could not be repaired; `recoverAgain(after:_:)` looks at them again.
     package var skipped: [UploadID] = []
+    /// The number of skipped uploads that may still need this repair, because no other process has made it: their files
+    /// may still change, or their records cannot be read.
+    package var unsettled = 0
 
     /// A finding to report to the operator.
     package enum Finding: Sendable, Equatable {
@@ -69,7 +72,7 @@ extension Spool {
         }
         try? removeTemporaries()
         noteClock()
-        if recovery.failed == 0 { forgetDead() }
+        forgetDead(after: recovery)
         return recovery
     }
 
@@ -97,8 +100,16 @@ extension Spool {
                 note(finding)
             }
         }
-        if recovery.failed == 0 { forgetDead() }
+        forgetDead(after: recovery)
         return recovery
+    }
+
+    /// Removes the files of crashed daemons if all uploads were repaired.
+    ///
+    /// Until then, the files say that content without a readable record may be left by a power failure, and that
+    /// another process must continue if this one ends.
+    private func forgetDead(after recovery: Recovery) {
+        if recovery.failed == 0, recovery.unsettled == 0 { forgetDead() }
     }
 
     /// Checks one upload and repairs it if necessary; passes errors to `note`.
@@ -116,6 +127,7 @@ extension Spool {
         } catch .busy {
             recovery.uploads += found.hasRecord ? 1 : 0
             recovery.skipped.append(found.id)
+            recovery.unsettled += 1
         } catch {
             recovery.failed += 1
             recovery.uploads += found.hasRecord ? 1 : 0
@@ -150,6 +162,8 @@ extension Spool {
                 if isThere(found.id) {
                     recovery.uploads += 1
                     recovery.skipped.append(found.id)
+                    // A process that has locked a readable upload has repaired it.
+                    if before == nil || !isLocked(found.id) { recovery.unsettled += 1 }
                 } else if before == nil {
                     recovery.orphans += 1
                 } else {
@@ -211,6 +225,12 @@ extension Spool {
     private func isThere(_ id: UploadID) -> Bool {
         let name = FileName(id)
         return ((try? layout.directory(of: name).status(of: name.record)) ?? nil) != nil
+    }
+
+    /// Whether another thread or process has locked the upload's record.
+    private func isLocked(_ id: UploadID) -> Bool {
+        let record = try? layout.openRecord(FileName(id), forWriting: false)
+        return (try? record?.descriptor.isLockedElsewhere(subject: record?.subject ?? "")) == true
     }
 
     // MARK: Files of no upload

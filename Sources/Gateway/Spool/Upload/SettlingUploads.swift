@@ -11,7 +11,7 @@ import SpoolgateUploadProtocol
 ///
 /// Thread-safe.
 final class SettlingUploads: Sendable {
-    private let time: Duration
+    let time: Duration
     private let ends = Monitor([UploadID: Deadline]())
 
     /// `time` is how long a file may still grow.
