@@ -63,6 +63,21 @@ import Testing
         #expect(test.log.messages.count { $0 == "upload expired" } == 1)
     }
 
+    @Test("an abandoned temporary file is removed an hour later, without a restart")
+    func temporaries() throws {
+        let test = try GatewayUnderTest()
+        let directory = "\(test.root)/spool/tmp"
+        for (name, age) in [("old", 3700.0), ("young", 3500)] {
+            try Data("content".utf8).write(to: URL(filePath: "\(directory)/\(name)"))
+            try FileManager.default.setAttributes(
+                [.modificationDate: Date(timeIntervalSinceNow: -age)],
+                ofItemAtPath: "\(directory)/\(name)"
+            )
+        }
+        test.gateway.deliveries.removeOld(in: Retention.queues)
+        #expect(try FileManager.default.contentsOfDirectory(atPath: directory) == ["young"])
+    }
+
     @Test("an upload in use stays, however old it is, and its client continues")
     func inUse() throws {
         let test = try GatewayUnderTest { _, route in route.limits.maxAge = 3600 }

@@ -48,11 +48,19 @@ final class Consumer {
         var records: [String: UInt] = [:]
         let names = (try? FileManager.default.contentsOfDirectory(atPath: directory)) ?? []
         for name in names where name.hasSuffix(".json") && !name.hasPrefix(".") {
-            var status = stat()
-            if stat("\(directory)/\(name)", &status) == 0 { records[name] = UInt(status.st_ino) }
+            records[name] = inode(of: "\(directory)/\(name)")
         }
         return records
     }
+
+    /// nil if the file is gone.
+    static func inode(of path: String) -> UInt? {
+        var status = stat()
+        return stat(path, &status) == 0 ? UInt(status.st_ino) : nil
+    }
+
+    /// The inodes of the files that it has.
+    var inodes: Set<UInt> { Set(files.keys.compactMap(Self.inode)) }
 
     // MARK: Drops
 
@@ -138,7 +146,7 @@ final class Consumer {
         }
     }
 
-    private func removeAll() {
+    func removeAll() {
         let records = Self.records(in: directory).keys.map { "\(directory)/\($0)" }
         for path in Array(files.keys) + records { machine.change(path, to: nil) }
         files = [:]
@@ -151,7 +159,5 @@ final class Consumer {
         for name in all where records[name] == nil && records["\(name).json"] == nil {
             ledger.complain(6, "\(name) is left in the directory")
         }
-        // A second name in the spool may stay as long as the consumer has the file.
-        removeAll()
     }
 }

@@ -212,6 +212,13 @@ extension World {
         consumer?.checkEnd()
         // Temporary files of a process that died are removed later.
         machine.pass(100_000_000)
+        try checkFiles(but: consumer?.inodes ?? [])
+        consumer?.removeAll()
+        try checkFiles(but: [])
+    }
+
+    /// Only second names of the consumer's files may be left.
+    private func checkFiles(but theirs: Set<UInt>) throws {
         _ = try openCommandSpool().recover()
         let spool = URL(fileURLWithPath: "\(machine.root)/spool")
         for name in ["queue", "corrupt", "tmp", "uploads"] {
@@ -220,7 +227,9 @@ extension World {
                 includingPropertiesForKeys: [.isDirectoryKey]
             )
             for case let file as URL in files ?? .init()
-            where try file.resourceValues(forKeys: [.isDirectoryKey]).isDirectory != true {
+            where try file.resourceValues(forKeys: [.isDirectoryKey]).isDirectory != true
+                && (name != "tmp" || Consumer.inode(of: file.path).map(theirs.contains) != true)
+            {
                 ledger.complain(6, "\(name)/\(file.lastPathComponent) is left")
             }
         }

@@ -43,6 +43,16 @@ struct SharedContentTests {
         try FileManager.default.contentsOfDirectory(atPath: "\(directory.path)/tmp").count
     }
 
+    private func ageTemporaries() throws {
+        let path = "\(directory.path)/tmp"
+        for name in try FileManager.default.contentsOfDirectory(atPath: path) {
+            try FileManager.default.setAttributes(
+                [.modificationDate: Date(timeIntervalSinceNow: -7200)],
+                ofItemAtPath: "\(path)/\(name)"
+            )
+        }
+    }
+
     @Test("is neither truncated nor appended to when its upload continues", arguments: [6, 7, 13])
     func goesOn(promised: Int) throws {
         defer { unlink(drop) }
@@ -117,13 +127,7 @@ struct SharedContentTests {
         #expect(try names(id) == 2)
         #expect(atDrop == "first, second")
         // Old files there belong to no process.
-        let path = "\(directory.path)/tmp"
-        for name in try FileManager.default.contentsOfDirectory(atPath: path) {
-            try FileManager.default.setAttributes(
-                [.modificationDate: Date(timeIntervalSinceNow: -7200)],
-                ofItemAtPath: "\(path)/\(name)"
-            )
-        }
+        try ageTemporaries()
         _ = try directory.open().recover()
         #expect(try names(id) == 2)
         let next = ScriptedDisk()
@@ -132,6 +136,25 @@ struct SharedContentTests {
         upload.unlock()
         #expect(try names(id) == 1)
         #expect(next.places.contains("syncDirectory uploads"))
+    }
+
+    @Test("a copy that is dropped, too, keeps its second name as long as that file is there")
+    func copyIsDropped() throws {
+        let second = "\(drop)2"
+        defer { for path in [drop, second] { unlink(path) } }
+        let id = try dropped("first, second", promised: 6)
+        let scripted = ScriptedDisk()
+        scripted.refuse(.syncDirectory, on: "/uploads/", errno: SystemError.lost)
+        #expect(throws: SpoolError.self) { try directory.open(scripted.disk).lock(id) }
+        try #require(link(directory.data(id), second) == 0)
+        let spool = try directory.open()
+        try spool.lock(id)?.remove(durably: true)
+        try ageTemporaries()
+        _ = spool.recover()
+        #expect(try temporaries() == 1)
+        unlink(second)
+        try spool.removeTemporaries()
+        #expect(try temporaries() == 0)
     }
 }
 

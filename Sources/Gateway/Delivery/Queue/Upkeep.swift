@@ -163,6 +163,7 @@ extension Deliveries {
             guard queues == Retention.queues else { return }
             try removeOld(in: [.corrupt], Retention(settings), now)
             spool.notePurge()
+            try spool.removeTemporaries()
         } catch {
             journal.spoolFailed(error, upload: nil)
         }

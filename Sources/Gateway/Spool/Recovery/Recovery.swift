@@ -349,14 +349,19 @@ extension Spool {
         }
     }
 
-    private func removeTemporaries() throws(SystemError) {
-        for name in try layout.temporary.names() {
-            // While content has a name in `tmp`, its other name may not survive a power failure.
-            guard let status = try layout.temporary.status(of: name), status.isRegular,
-                status.names <= 1 || !name.hasPrefix(ContentCopy.mark),
-                clock.confirmed.seconds - status.modified.seconds > Self.temporaryAge
-            else { continue }
-            try disk.unlink(name, in: layout.temporary)
+    /// Removes abandoned files in `tmp`; their removal is not durable on return.
+    ///
+    /// - Throws: `.disk` if the directory could not be read, or a file could not be removed.
+    package func removeTemporaries() throws(SpoolError) {
+        try onDisk { () throws(SystemError) in
+            for name in try layout.temporary.names() {
+                // While content has a name in `tmp`, its other name may not survive a power failure.
+                guard let status = try layout.temporary.status(of: name), status.isRegular,
+                    status.names <= 1 || !name.hasPrefix(ContentCopy.mark),
+                    clock.confirmed.seconds - status.modified.seconds > Self.temporaryAge
+                else { continue }
+                try disk.unlink(name, in: layout.temporary)
+            }
         }
     }
 }
