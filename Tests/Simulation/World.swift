@@ -595,7 +595,7 @@ final class World {
 
     func noteCalls() {
         let over = calls.filter { $0.call.exchange.isOver }
-        calls.removeAll { $0.call.exchange.isOver }
+        calls.removeAll { call, _ in over.contains { $0.call === call } }
         consumer?.look()
         for (call, client) in over { client.note(call) }
     }
