@@ -257,8 +257,12 @@ final class World {
         }
     }
 
-    /// Longer than all pauses.
+    /// Longer than all pauses, when all is well.
     func passLong() {
+        // The pause after an attempt under way would only begin afterwards.
+        _ = machine.wait(.seconds(20)) {
+            (try? summaries(daemon.spool).allSatisfy { $0.queue != .active }) ?? false
+        }
         machine.pass(4000)
         ledger.pass(4000)
         tick(quiet: .milliseconds(40))
