@@ -263,7 +263,9 @@ final class Ledger: Sendable {
                 case .notNow(let code):
                     code == status && (!upload.isRepeatable || !hasResource)
                 case .notProcessed(let code): code == status && !hasResource
-                case .login: status == 401
+                // Without a resource, the client hears the upstream's own redirect.
+                case .login:
+                    status == 401 || status == 302 && !hasResource && upload.receptions > 0
                 // The application's own redirect.
                 case .success: status == 303
                 case .lost: false
