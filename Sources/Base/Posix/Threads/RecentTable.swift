@@ -7,7 +7,7 @@
 /// A dictionary with at most `most` entries, in which a new key replaces the one that was added first.
 ///
 /// Not thread-safe.
-package struct RecentTable<Key: Hashable, Value> {
+@usableFromInline package struct RecentTable<Key: Hashable, Value> {
     @usableFromInline
     struct Entry {
         @usableFromInline var value: Value
