@@ -105,23 +105,29 @@ struct RowReader: RecordRows {
     private var rowSize: Int { rest.index(of: format.end, from: 0) ?? rest.count }
 
     mutating func row<V: RecordValue>(_ name: StaticString, _ value: inout V) {
-        if let read: V = take(name) { value = read } else { missing = missing ?? "\(name)" }
+        let isTaken = take(name) { value.take(recordText: $0) }
+        if !isTaken { missing = missing ?? "\(name)" }
     }
 
     mutating func row<V: RecordValue>(_ name: StaticString, ifSet value: inout V?) {
-        if let read: V = take(name) { value = read }
+        _ = take(name) { text in
+            guard let read = V(recordText: text) else { return false }
+            value = read
+            return true
+        }
     }
 
-    /// Returns the value of the next row if the row has this name and its value is known.
-    private mutating func take<V: RecordValue>(_ name: StaticString) -> V? {
+    /// Takes the next row if the row has this name and `body` knows its value.
+    @inline(__always)
+    private mutating func take(_ name: StaticString, _ body: (Slice<Bytes>) -> Bool) -> Bool {
         let start = name.utf8CodeUnitCount
         guard missing == nil, rest.hasPrefix(name), start < rest.count,
             rest[start] == format.separator,
             case let size = rowSize, size < rest.count,
-            let value = V(recordText: rest[(start + 1)..<size])
-        else { return nil }
+            body(rest[(start + 1)..<size])
+        else { return false }
         rest = Bytes(rebasing: rest[(size + 1)...])
-        return value
+        return true
     }
 }
 

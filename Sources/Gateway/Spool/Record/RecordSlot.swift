@@ -42,42 +42,43 @@ enum RecordSlots {
         in bytes: [UInt8],
         of id: UploadID
     ) -> Reading {
-        let first = slot(at: places[0], parity: 0, in: bytes, of: id)
-        let second = slot(at: places[1], parity: 1, in: bytes, of: id)
+        var one = RecordState()
+        let first = read(places[0], parity: 0, in: bytes, of: id, into: &one)
+        // The same process has usually written both slots.
+        var other = RecordState(writer: one.writer)
+        let second = read(places[1], parity: 1, in: bytes, of: id, into: &other)
         switch (first, second) {
         case (.newer(let word), _), (_, .newer(let word)): return .newer(word)
         case (.blank, .blank): return .blank
-        case (.state(let one), .state(let other)):
-            let newest = one.sequence > other.sequence ? one : other
-            return .state(newest, isPromised: isPromised, isOtherDamaged: false)
-        case (.state(let state), .blank), (.blank, .state(let state)):
-            return .state(state, isPromised: isPromised, isOtherDamaged: false)
-        case (.state(let state), .damaged), (.damaged, .state(let state)):
-            return .state(state, isPromised: isPromised, isOtherDamaged: true)
-        case (.damaged, _), (_, .damaged): return .damaged
+        case (.state, _) where second != .state || one.sequence > other.sequence:
+            return .state(one, isPromised: isPromised, isOtherDamaged: second == .damaged)
+        case (_, .state):
+            return .state(other, isPromised: isPromised, isOtherDamaged: first == .damaged)
+        default: return .damaged
         }
     }
 
-    private enum Slot {
+    private enum Slot: Equatable {
         case blank
         case damaged
         case newer(String)
-        case state(RecordState)
+        case state
     }
 
-    private static func slot(
-        at start: Int64,
+    /// Reads a slot into `state`, which must be a new one, except for the writer.
+    private static func read(
+        _ start: Int64,
         parity: UInt64,
         in bytes: [UInt8],
-        of id: UploadID
+        of id: UploadID,
+        into state: inout RecordState
     ) -> Slot {
         let slot = bytes[min(Int(start), bytes.count)..<min(Int(start) + size, bytes.count)]
         guard !isBlank(slot) else { return .blank }
         guard let line = Checksum.verified(slot, for: id) else { return .damaged }
-        var state = RecordState()
         if let word = state.take(line) { return .newer(word) }
         // A state is never written to the slot of the other parity.
-        return state.sequence % 2 == parity ? .state(state) : .damaged
+        return state.sequence % 2 == parity ? .state : .damaged
     }
 
     private static func isBlank(_ slot: ArraySlice<UInt8>) -> Bool {

@@ -24,6 +24,17 @@ protocol RecordValue {
 
     /// Reads a value, or returns nil if this version does not know it.
     init?(recordText text: some Collection<UInt8>)
+
+    /// Reads a value as `init(recordText:)` does, or returns false.
+    mutating func take(recordText text: some Collection<UInt8>) -> Bool
+}
+
+extension RecordValue {
+    mutating func take(recordText text: some Collection<UInt8>) -> Bool {
+        guard let read = Self(recordText: text) else { return false }
+        self = read
+        return true
+    }
 }
 
 // MARK: Numbers and times
@@ -106,6 +117,13 @@ extension String: RecordValue {
             bytes.append(Self.escapes.first { $0.letter == letter }?.byte ?? letter)
         }
         self.init(decoding: bytes, as: UTF8.self)
+    }
+
+    /// An equal value remains, without an allocation.
+    mutating func take(recordText text: some Collection<UInt8>) -> Bool {
+        let isSame = utf8.withContiguousStorageIfAvailable { text.elementsEqual($0) } ?? false
+        if !isSame || text.contains(UInt8(ascii: "\\")) { self = String(recordText: text) }
+        return true
     }
 
     private static let escapes: [(byte: UInt8, letter: UInt8)] = [
