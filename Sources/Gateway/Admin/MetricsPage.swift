@@ -96,7 +96,7 @@ extension Admin {
         }
         text.begin("received_bytes_total", .counter, "Bytes of content received.")
         for (route, counts) in metrics.routes {
-            text.add(counts.content.received.count, [("route", route)])
+            text.add(counts.content.received, [("route", route)])
         }
         text.begin(
             "spool_receive_bytes_total",
@@ -104,7 +104,7 @@ extension Admin {
             "Bytes of content that nginx wrote to the spool directly (spool-receive)."
         )
         for (route, counts) in metrics.routes {
-            text.add(counts.content.writtenByNginx.count, [("route", route)])
+            text.add(counts.content.writtenByNginx, [("route", route)])
         }
         text.begin(
             "spool_receive_total",

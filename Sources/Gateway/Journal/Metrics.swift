@@ -62,7 +62,7 @@ package final class Metrics: Sendable {
     }
 
     package var received: Int {
-        byRoute.updateQuietly { $0.values.reduce(0) { $0 + $1.content.received.count } }
+        byRoute.updateQuietly { $0.values.reduce(0) { $0 + $1.content.received } }
     }
 
     /// Counts an interim response (1xx) that was sent.

@@ -4,23 +4,27 @@ package import HTTPTypes
 package import SpoolgateExchange
 package import SpoolgatePosix
 package import SpoolgateUpstream
+import Synchronization
 
 /// The number of bytes of content that one request, or all requests of a route, have sent; thread-safe.
 package final class ContentCount: Sendable {
-    package let received = Counter()
-    /// Of these, the bytes that the web server wrote into the spool directly.
-    package let writtenByNginx = Counter()
+    private let all = Atomic(0)
+    private let byNginx = Atomic(0)
     /// The count of the route.
     private let sum: ContentCount?
 
     /// Creates the count of a request, which is part of `sum`, or of a route.
     package init(in sum: ContentCount? = nil) { self.sum = sum }
 
+    package var received: Int { all.load(ordering: .relaxed) }
+    /// Of these, the bytes that the web server wrote into the spool directly.
+    package var writtenByNginx: Int { byNginx.load(ordering: .relaxed) }
+
     /// Adds the bytes that have just arrived.
-    package func add(_ count: Int, byNginx: Bool = false) {
-        received.add(count)
-        if byNginx { writtenByNginx.add(count) }
-        sum?.add(count, byNginx: byNginx)
+    package func add(_ count: Int, byNginx isByNginx: Bool = false) {
+        all.wrappingAdd(count, ordering: .relaxed)
+        if isByNginx { byNginx.wrappingAdd(count, ordering: .relaxed) }
+        sum?.add(count, byNginx: isByNginx)
     }
 }
 

@@ -57,7 +57,7 @@ extension Request {
 
     /// Counts bytes written by the web server; `total` is their number so far.
     func noteWritten(_ total: Int64) {
-        let new = Int(total) - count.writtenByNginx.count
+        let new = Int(total) - count.writtenByNginx
         if new > 0 { count.add(new, byNginx: true) }
     }
 

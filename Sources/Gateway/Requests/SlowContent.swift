@@ -51,7 +51,7 @@ final class SlowContent: Sendable {
         mutating func renew(_ now: Deadline) {
             let seconds = Double(now.nanoseconds &- at.nanoseconds) / 1e9
             guard seconds >= (isMeasured ? SlowContent.span : SlowContent.least) else { return }
-            let received = entry.content.received.count
+            let received = entry.content.received
             rate = Double(received - count) / seconds
             guard seconds >= SlowContent.span else { return }
             (at, count, isMeasured) = (now, received, true)

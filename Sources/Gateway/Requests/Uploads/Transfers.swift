@@ -53,7 +53,7 @@ package final class Transfer: Sendable {
     func note(_ path: ContentPath) { self.path.store(path.rawValue + 1, ordering: .relaxed) }
 
     var shares: ContentShares {
-        let nginx = content.writtenByNginx.count
+        let nginx = content.writtenByNginx
         let path = ContentPath(rawValue: path.load(ordering: .relaxed) - 1)
         return ContentShares(
             nginx: Int64(nginx),
@@ -62,7 +62,7 @@ package final class Transfer: Sendable {
         )
     }
 
-    private var count: Int { content.received.count }
+    private var count: Int { content.received }
 
     package var naming: UploadNaming { UploadNaming(head) }
 
