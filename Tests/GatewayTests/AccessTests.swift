@@ -75,7 +75,7 @@ import Testing
     @Test("if anonymous uploads are refused, none is read, and other requests pass")
     func anonymousRefused() throws {
         let test = try GatewayUnderTest { _, route in route.anonymous = .refuse }
-        for interims: Set<Int> in [[], [104]] {
+        for interims: [Int] in [[], [104]] {
             let nobody = ExchangeContext(interimStatuses: interims)
             let requests: [ScriptedExchange] = [
                 .creation(["a"], context: nobody),

@@ -69,9 +69,9 @@ import Testing
     @Test(
         "100 is sent once, after the 104 and before the first read",
         arguments: paths,
-        [([104, 100], true), ([100], true), ([104], false), ([], false)] as [(Set<Int>, Bool)]
+        [([104, 100], true), ([100], true), ([104], false), ([], false)] as [([Int], Bool)]
     )
-    func beforeReading(path: Path, front: (forwards: Set<Int>, hears100: Bool)) throws {
+    func beforeReading(path: Path, front: (forwards: [Int], hears100: Bool)) throws {
         let origin = try LoopbackOrigin()
         let test = try GatewayUnderTest(origin.target) { _, route in route.limits.minSize = 2 }
         let context = ExchangeContext(interimStatuses: front.forwards)

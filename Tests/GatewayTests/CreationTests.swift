@@ -18,9 +18,9 @@ import Testing
         arguments: [
             (10, [104], true), (3, [104], true), (6, [104, 100], true), (10, [], false),
             (10, [100], false), (nil, [104], false), (99, [104], false),
-        ] as [(Int?, Set<Int>, Bool)]
+        ] as [(Int?, [Int], Bool)]
     )
-    func interim(version: Int?, forwarded: Set<Int>, isExpected: Bool) throws {
+    func interim(version: Int?, forwarded: [Int], isExpected: Bool) throws {
         let test = try GatewayUnderTest()
         let record = test.serve(
             .creation(

@@ -74,7 +74,7 @@ import Testing
         let test = try test(slow)
         let off = try self.test(slow, heartbeat: .zero)
         let seldom = try self.test(slow, heartbeat: .seconds(3600))
-        let cases: [(GatewayUnderTest, Int?, Set<Int>)] = [
+        let cases: [(GatewayUnderTest, Int?, [Int])] = [
             (test, 3, [104]), (test, 4, [104]), (test, nil, [104]), (test, 10, []),
             (test, 10, [100, 103]), (off, 10, [104]), (seldom, 10, [104]),
         ]

@@ -161,9 +161,9 @@ extension ScriptedExchange.Record {
         "if progress cannot be received, nothing is reported and nothing synced",
         arguments: [
             (3, [104]), (4, [104]), (nil, [104]), (99, [104]), (10, []), (10, [100]), (6, [103]),
-        ] as [(Int?, Set<Int>)]
+        ] as [(Int?, [Int])]
     )
-    func unheard(version: Int?, forwarded: Set<Int>) throws {
+    func unheard(version: Int?, forwarded: [Int]) throws {
         let test = try test(interval: .zero, size: 1)
         let record = test.serve(
             .creation(

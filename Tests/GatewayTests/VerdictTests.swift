@@ -132,7 +132,7 @@ import Testing
             }
         }
         let test = try GatewayUnderTest(origin.target)
-        for forwarded: Set<Int> in [[103], [104]] {
+        for forwarded: [Int] in [[103], [104]] {
             let record = test.serve(
                 .creation(["x"], context: ExchangeContext(interimStatuses: forwarded))
             )

@@ -13,7 +13,7 @@ package struct ExchangeContext: Sendable, Equatable {
     /// The value of `SPOOLGATE_ORIGIN` if it is not a valid origin; otherwise nil.
     package var badOrigin: String?
     /// The interim statuses that the web server forwards to clients (`SPOOLGATE_INTERIM`).
-    package var interimStatuses: Set<Int>
+    package var interimStatuses: [Int]
     /// The client's address (`REMOTE_ADDR`); nil if missing.
     package var remoteAddress: String?
     /// The scheme of the client's request, such as `https` (`REQUEST_SCHEME`); nil if missing.
@@ -29,7 +29,7 @@ package struct ExchangeContext: Sendable, Equatable {
         owner: ExactText? = nil,
         origin: String? = nil,
         badOrigin: String? = nil,
-        interimStatuses: Set<Int> = [],
+        interimStatuses: [Int] = [],
         remoteAddress: String? = nil,
         scheme: String? = nil,
         faults: Set<FrontFault> = []

@@ -312,7 +312,7 @@ extension RequestParameters {
     }
 
     /// The values of `SPOOLGATE_INTERIM` in the shipped configurations.
-    private static let usualInterims: [(text: StaticString, statuses: Set<Int>)] = [
+    private static let usualInterims: [(text: StaticString, statuses: [Int])] = [
         ("", []), ("104", [104]), ("104 100", [104, 100]),
     ]
 
@@ -332,7 +332,7 @@ extension RequestParameters {
                     )
                 )
             }
-            context.interimStatuses.insert(status)
+            context.interimStatuses.append(status)
         }
     }
 }
