@@ -110,6 +110,7 @@ package final class Gateway: Sendable {
         let request = Request(
             head,
             of: exchange,
+            context,
             at: self,
             route: route,
             configuration,

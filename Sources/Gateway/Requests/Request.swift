@@ -43,6 +43,8 @@ final class Request: Answering {
     let count: ContentCount
     /// The method as received, for the metrics.
     private let method: RouteMetrics.MethodName
+    /// The origin of the page that sent the request, if other origins may read the response.
+    private let origin: String?
     /// The status of the final response; 0 until it is sent.
     private var status = 0
 
@@ -57,6 +59,7 @@ final class Request: Answering {
     init(
         _ head: RequestHead,
         of exchange: any Exchange,
+        _ context: ExchangeContext,
         at gateway: Gateway,
         route: Route,
         _ configuration: Deliveries.Configuration,
@@ -64,7 +67,7 @@ final class Request: Answering {
     ) {
         self.gateway = gateway
         self.exchange = exchange
-        context = exchange.context
+        self.context = context
         client = ClientName(owner: context.owner, address: context.remoteAddress)
         method = RouteMetrics.MethodName(asked.method)
         arrival = Arrival(of: head, context)
@@ -77,15 +80,20 @@ final class Request: Answering {
         responses = gateway.responses(to: head, asked.dialect, on: route)
         isOrdinary = asked.request.isOrdinary
         isUnmarked = asked.isUnmarked
-        let crossOrigin = route.settings.crossOrigin
-        let origin = crossOrigin.isOn ? head.fields.value(of: .origin) : nil
-        exchange.beforeHead = { [unowned self] head in
-            guard head.status.kind != .informational else {
-                return gateway.metrics.addInterim(head.status.code)
-            }
-            status = head.status.code
-            endContent()
-            if crossOrigin.isOn { crossOrigin.mark(&head.fields, for: origin) }
+        origin = route.settings.crossOrigin.isOn ? head.fields.value(of: .origin) : nil
+        // Until `end`.
+        exchange.beforeHead = { self.note(&$0) }
+    }
+
+    /// Counts and completes a head that is about to be sent.
+    private func note(_ head: inout ResponseHead) {
+        guard head.status.kind != .informational else {
+            return gateway.metrics.addInterim(head.status.code)
+        }
+        status = head.status.code
+        endContent()
+        if route.settings.crossOrigin.isOn {
+            route.settings.crossOrigin.mark(&head.fields, for: origin)
         }
     }
 
@@ -100,12 +108,13 @@ final class Request: Answering {
 
     func take(_ grant: Grant) {
         self.grant = grant
-        let received = head.fields
-        grant.apply(to: &head)
+        var changed = head
+        grant.apply(to: &changed)
         replacedCredentials = route.settings.fields.credentialsForAuthorizer(
-            in: received,
-            head.granted
+            in: head.fields,
+            changed.granted
         )
+        head = changed
         (route, responses) = limited(responses, to: grant.maxSize)
     }
 
