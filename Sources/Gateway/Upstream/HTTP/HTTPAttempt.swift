@@ -25,7 +25,7 @@ final class HTTPAttempt: CurlTransfer {
 
     /// The outcome, if the gateway stopped libcurl.
     private var stopReason: AttemptOutcome?
-    private(set) var reading: ResponseReading
+    let reading: ResponseReading
 
     private var starts = 0
     /// Whether an earlier connection has taken any byte of the request.
@@ -283,18 +283,17 @@ final class HTTPAttempt: CurlTransfer {
 
     func takeHeadLine(_ line: UnsafeRawBufferPointer) -> Bool {
         let heads = reading.headCount
-        let isFirst = !reading.hasFinalHead
-        defer {
-            if isFirst, reading.hasFinalHead {
-                // The upstream may take the rest of the content for the next request.
-                isAnsweredEarly = !isWritten(connection.uploaded) || connection.context.unsent > 0
-                // The socket's buffers may hold content that a server refused without reading it.
-                if reading.isRefusal, wholeLength != nil || source != nil { isAnsweredEarly = true }
-            }
-            // Lines of a head that does not end are not progress.
-            if reading.headCount > heads { progressed() }
+        let outcome = reading.takeHeadLine(line)
+        // Lines of a head that does not end are not progress.
+        guard reading.headCount > heads else { return keep(outcome) }
+        if reading.hasFinalHead {
+            // The upstream may take the rest of the content for the next request.
+            isAnsweredEarly = !isWritten(connection.uploaded) || connection.context.unsent > 0
+            // The socket's buffers may hold content that a server refused without reading it.
+            if reading.isRefusal, wholeLength != nil || source != nil { isAnsweredEarly = true }
         }
-        return keep(reading.takeHeadLine(line))
+        progressed()
+        return keep(outcome)
     }
 
     func takeContent(_ content: UnsafeRawBufferPointer) -> Bool {

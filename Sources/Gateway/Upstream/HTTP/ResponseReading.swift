@@ -6,10 +6,10 @@ import HTTPTypes
 import SpoolgateCurl
 import SpoolgateUploadProtocol
 
-/// Reads one response.
+/// Reads one response; a class, because a change to a structure would need a check of exclusive access at each use.
 ///
 /// If a method returns an outcome, the attempt must end with that outcome.
-struct ResponseReading {
+final class ResponseReading {
     private let method: HTTPRequest.Method
     private let reasons: AttemptReasons
     private let sink: any ResponseSink
@@ -39,7 +39,7 @@ struct ResponseReading {
     /// Processes one line of a head.
     ///
     /// Drops lines of the trailer section.
-    mutating func takeHeadLine(_ line: UnsafeRawBufferPointer) -> AttemptOutcome? {
+    func takeHeadLine(_ line: UnsafeRawBufferPointer) -> AttemptOutcome? {
         guard !hasFinalHead else { return nil }
         do throws(ResponseHeadReader.Malformed) {
             guard case .head(let head, let length) = try reader.take(line) else { return nil }
@@ -53,7 +53,7 @@ struct ResponseReading {
         }
     }
 
-    private mutating func take(
+    private func take(
         _ head: ResponseHead,
         contentLength: Int64?
     ) throws(ResponseHeadReader.Malformed) -> AttemptOutcome? {
@@ -100,14 +100,14 @@ struct ResponseReading {
         )
     }
 
-    mutating func takeContent(_ content: UnsafeRawBufferPointer) -> AttemptOutcome? {
+    func takeContent(_ content: UnsafeRawBufferPointer) -> AttemptOutcome? {
         remaining = remaining.map { $0 - Int64(content.count) }
         if redirect != nil { return nil }
         return pass { try sink.receive(content: content.bytes) }
     }
 
     /// Processes `bytes` if they contain the whole rest of the response; otherwise does nothing.
-    mutating func takeWhole(_ bytes: [UInt8]) -> AttemptOutcome? {
+    func takeWhole(_ bytes: [UInt8]) -> AttemptOutcome? {
         guard let (head, length) = wholeResponse(bytes) else { return nil }
         for line in bytes[..<head].split(separator: 0x0a, omittingEmptySubsequences: false) {
             let line = Array(line)
