@@ -22,7 +22,9 @@ package struct ClientName: Hashable, Sendable, CustomStringConvertible {
 
     /// Returns an IPv4 address, or the /64 network of an IPv6 address, because one site controls a whole network.
     private static func network(of address: String) -> String {
-        guard address.utf8.contains(UInt8(ascii: ":")) else { return address }
+        var bytes = address
+        let colon = bytes.withUTF8 { $0.index(of: UInt8(ascii: ":"), from: 0) }
+        guard colon != nil else { return address }
         let parts = address.split(separator: ":")
         // An IPv4 address on a dual-stack socket: ::ffff:192.0.2.1.
         if let last = parts.last, last.contains(".") { return String(last) }

@@ -52,7 +52,8 @@ package struct DigestPlan {
     package init(ordinary fields: HTTPFields, route: Route) throws(Refusal) {
         content = try DigestValues(.contentDigest, in: fields)
         guard fields.contentRange == nil else { return }
-        representations = [try DigestValues(.reprDigest, in: fields)]
+        let representation = try DigestValues(.reprDigest, in: fields)
+        if !representation.isEmpty { representations = [representation] }
         // The client's `Want-Repr-Digest` is for the upstream's own representation (RFC 9530 §4).
         told = route.toldDigests
     }
@@ -100,7 +101,10 @@ package struct DigestPlan {
 
 extension Route {
     var toldDigests: Set<DigestAlgorithm> {
-        Set([settings.digest, settings.form == .path ? .sha256 : nil].compactMap { $0 })
+        var told: Set<DigestAlgorithm> = []
+        if let digest = settings.digest { told.insert(digest) }
+        if settings.form == .path { told.insert(.sha256) }
+        return told
     }
 }
 
