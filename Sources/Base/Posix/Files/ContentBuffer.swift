@@ -9,7 +9,9 @@ import Glibc
 /// Only one thread at a time may use the buffer.
 package final class ContentBuffer {
     package let capacity: Int
-    package private(set) var count: Int = 0
+    // The stored property is private, because each use of another one would need a check of exclusive access.
+    private var filled = 0
+    package var count: Int { filled }
 
     /// The number of bytes, counted from the start, whose pages may use memory.
     package private(set) var touched = 0
@@ -42,8 +44,7 @@ package final class ContentBuffer {
 
     /// Calls `body` with the filled bytes.
     package func withBytes<R, E: Error>(_ body: (RawSpan) throws(E) -> R) throws(E) -> R {
-        let filled = UnsafeRawBufferPointer(rebasing: region[..<count])
-        return try body(filled.bytes)
+        try body(UnsafeRawBufferPointer(rebasing: region[..<count]).bytes)
     }
 
     /// Copies the filled bytes from `position` on, until `target` is full or the filled part ends.
@@ -66,16 +67,16 @@ package final class ContentBuffer {
         let free = UnsafeMutableRawBufferPointer(rebasing: region[count...])
         let added = try body(free)
         precondition((0...free.count).contains(added), "a buffer was filled past its end")
-        count += added
+        filled += added
         touched = max(touched, count)
     }
 
     /// Empties the buffer.
-    package func removeAll() { count = 0 }
+    package func removeAll() { filled = 0 }
 
     /// Empties the buffer and releases its pages to the system.
     package func releasePages() {
-        count = 0
+        filled = 0
         releaseUnusedPages()
     }
 
