@@ -41,8 +41,8 @@ GATEWAY = .build/release/spoolgate
 CLIENT = .build/release/spoolgate-upload
 
 .PHONY: build run test test-all test-quick lint format check sweep crash-test fuzz simulate sanitize bench budget \
-    attack client-test module module-test deb dist drill cluster-test hosts-test stall-test container-test power-test \
-    upgrade-test release clean FORCE
+    walk attack client-test module module-test deb dist drill cluster-test hosts-test stall-test container-test \
+    power-test upgrade-test release clean FORCE
 
 build:
 	@$(FIRST_BUILD)
@@ -177,6 +177,12 @@ budget:
 	swift build $(RELEASE) --product spoolgate
 	@$(IDENTIFY) $(GATEWAY)
 	Tests/Lab/Budget/budget.py
+
+# Lists the files of Sources that one request enters.
+walk:
+	@deploy/install-dependencies.sh test
+	swift build $(RELEASE) -Xswiftc -g --scratch-path .build/walk --product spoolgate
+	Tests/Lab/Budget/walk.py
 
 # One client against all others: it must not delay another one by a second. Slow clients that return whenever they are
 # rejected. And one application that does not respond against all other deliveries.

@@ -111,14 +111,15 @@ def ask(path, records, expected):
 class Gateway(gateway.Gateway):
     """The daemon in callgrind."""
 
-    def __init__(self, program, work, upstream):
+    def __init__(self, program, work, upstream, options=()):
+        """`options` are further ones of callgrind."""
         self.work = work
         # Valgrind cannot read Swift's debugging information; function names remain.
         bare = os.path.join(work, "bare")
         subprocess.run(["strip", "--strip-debug", "-o", bare, program], check=True)
         # One processor for all threads, as in valgrind, so that scheduling matters less.
         valgrind = ["valgrind", "--tool=callgrind", "--fair-sched=yes", f"--callgrind-out-file={work}/out",
-                    "--dump-line=no"]
+                    "--dump-line=no", *options]
         super().__init__(work, SETTINGS.format(work=work, port=upstream.port), bare, valgrind)
 
     def start(self):
@@ -129,7 +130,7 @@ class Gateway(gateway.Gateway):
                        stderr=subprocess.DEVNULL)
 
     def count(self, run):
-        """The profile of the gateway's work during `run`."""
+        """The profiles of the gateway's work during `run`: one, or with `--separate-threads=yes` one of each thread."""
         self.control("-z")
         run()
         name = "counted"
@@ -137,8 +138,8 @@ class Gateway(gateway.Gateway):
         self.control("-d", name)
 
         def fresh():
-            files = (f"{self.work}/{file}" for file in set(os.listdir(self.work)) - before if file.startswith("out"))
-            return next(filter(self.is_whole, files), None)
+            files = [f"{self.work}/{file}" for file in set(os.listdir(self.work)) - before if file.startswith("out")]
+            return files if files and all(map(self.is_whole, files)) else None
         must(60, "callgrind writes a profile", fresh)
         return fresh()
 
@@ -202,7 +203,7 @@ def main():
                 continue
             for _ in range(WARM):
                 ask(daemon.socket, records, expected)
-            profile = daemon.count(lambda: [ask(daemon.socket, records, expected) for _ in range(COUNTED)])
+            [profile] = daemon.count(lambda: [ask(daemon.socket, records, expected) for _ in range(COUNTED)])
             total, copied = instructions(profile, COUNTED)
             held = total - copied if name == "plain" else total
             is_above = held > BUDGET[name] * ALLOWANCE
