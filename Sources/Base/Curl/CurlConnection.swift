@@ -147,3 +147,86 @@ package final class CurlConnection: @unchecked Sendable {
         errorText[0] = 0
     }
 }
+
+// MARK: Results
+
+// Results of transfers.
+
+/// libcurl's result code of a transfer.
+package struct CurlEnd: Equatable, Sendable, CustomStringConvertible {
+    private let code: UInt32
+
+    init(_ code: CURLcode) { self.code = code.rawValue }
+
+    package static let whole = CurlEnd(CURLE_OK)
+    package static let stopped = CurlEnd(CURLE_ABORTED_BY_CALLBACK)
+    package static let noAddress = CurlEnd(CURLE_COULDNT_RESOLVE_HOST)
+    /// The peer refused the connection, or this side opened no socket.
+    package static let noConnection = CurlEnd(CURLE_COULDNT_CONNECT)
+    /// Connecting took too long.
+    package static let timedOut = CurlEnd(CURLE_OPERATION_TIMEDOUT)
+    package static let noTLS = CurlEnd(CURLE_SSL_CONNECT_ERROR)
+    package static let untrusted = CurlEnd(CURLE_PEER_FAILED_VERIFICATION)
+    package static let badAuthorities = CurlEnd(CURLE_SSL_CACERT_BADFILE)
+    /// This side's certificate or key is unusable.
+    package static let badCertificate = CurlEnd(CURLE_SSL_CERTPROBLEM)
+    package static let sendFailed = CurlEnd(CURLE_SEND_ERROR)
+    package static let badURL = CurlEnd(CURLE_URL_MALFORMAT)
+    package static let badScheme = CurlEnd(CURLE_UNSUPPORTED_PROTOCOL)
+
+    /// Whether libcurl failed inside this process, so that neither the request nor the peer is at fault.
+    package var isOfProcess: Bool {
+        [
+            CURLE_FAILED_INIT, CURLE_OUT_OF_MEMORY, CURLE_NOT_BUILT_IN,
+            CURLE_BAD_FUNCTION_ARGUMENT, CURLE_UNKNOWN_OPTION,
+        ].contains(CURLcode(code))
+    }
+
+    package var description: String {
+        guard let known = curl_easy_strerror(CURLcode(code)) else { return "curl error \(code)" }
+        return String(cString: known)
+    }
+}
+
+// MARK: Idle handles
+
+// Pools of idle handles.
+//
+// Invariants: a handle is returned only after a complete exchange, because a failed transfer leaves state that breaks
+// the next one; no lock is held while a handle is closed.
+
+/// The idle libcurl handles of one upstream or one client session, with their open connections.
+///
+/// `take` returns the most recently used handle.
+package final class ConnectionPool: Sendable {
+    /// The maximum number of idle handles.
+    ///
+    /// A handle returned to a full pool is closed.
+    package static let capacity = 32
+    package static let idleTime = Duration.seconds(60)
+
+    private let idle = Monitor<[CurlConnection]>([])
+
+    /// Creates an empty pool.
+    package init() {}
+
+    /// Takes an idle handle out of the pool or creates a handle; returns nil if memory is exhausted.
+    package func take() -> CurlConnection? {
+        idle.update { $0.popLast() } ?? CurlConnection()
+    }
+
+    /// Puts a handle back after a complete exchange, and closes pooled handles that have been idle for `idleTime`.
+    package func giveBack(_ connection: CurlConnection) {
+        connection.forgetRequest()
+        connection.idleUntil = .after(Self.idleTime)
+        // The surplus is closed outside the lock, because a TLS shutdown may take time.
+        let surplus = idle.update { idle -> [CurlConnection] in
+            let expired = idle.prefix { $0.idleUntil.hasPassed }
+            idle.removeFirst(expired.count)
+            guard idle.count < Self.capacity else { return expired + [connection] }
+            idle.append(connection)
+            return Array(expired)
+        }
+        withExtendedLifetime(surplus) {}
+    }
+}
