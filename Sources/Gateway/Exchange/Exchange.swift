@@ -1,6 +1,7 @@
 // The interface between the FastCGI listener and the gateway for one request.
 
 package import SpoolgatePosix
+package import SpoolgateTextFormats
 package import SpoolgateUploadProtocol
 
 /// The reason why content did not end properly.
@@ -93,6 +94,190 @@ extension Exchange {
             if !response.content.isEmpty { try send(content: response.content.span.bytes) }
         } catch {
             // The client is gone.
+        }
+    }
+}
+
+// MARK: The context
+
+// The web server's parameters about a request.
+
+/// The parameters that the web server passes with a request, as the operator has configured it.
+package struct ExchangeContext: Sendable, Equatable {
+    /// The route (`SPOOLGATE_ROUTE`); nil for the default route.
+    package var route: String?
+    /// The client's identity (`SPOOLGATE_OWNER`); nil if unknown.
+    package var owner: ExactText?
+    /// The public origin, such as `https://example.org:8443` (`SPOOLGATE_ORIGIN`); if nil, `Location` is only a path.
+    package var origin: String?
+    /// The value of `SPOOLGATE_ORIGIN` if it is not a valid origin; otherwise nil.
+    package var badOrigin: String?
+    /// The interim statuses that the web server forwards to clients (`SPOOLGATE_INTERIM`).
+    package var interimStatuses: [Int]
+    /// The client's address (`REMOTE_ADDR`); nil if missing.
+    package var remoteAddress: String?
+    /// The scheme of the client's request, such as `https` (`REQUEST_SCHEME`); nil if missing.
+    package var scheme: String?
+    /// The mistakes in the web server's configuration that the parameters reveal.
+    ///
+    /// If they include `.badOrigin`, the property `badOrigin` is the invalid value.
+    package var faults: Set<FrontFault>
+
+    /// Creates a context.
+    package init(
+        route: String? = nil,
+        owner: ExactText? = nil,
+        origin: String? = nil,
+        badOrigin: String? = nil,
+        interimStatuses: [Int] = [],
+        remoteAddress: String? = nil,
+        scheme: String? = nil,
+        faults: Set<FrontFault> = []
+    ) {
+        self.route = route
+        self.owner = owner
+        self.origin = origin
+        self.badOrigin = badOrigin
+        self.interimStatuses = interimStatuses
+        self.remoteAddress = remoteAddress
+        self.scheme = scheme
+        self.faults = faults
+    }
+}
+
+/// A kind of mistake in the web server's configuration.
+package enum FrontFault: String, Sendable, CaseIterable {
+    /// The web server stored content in a file before passing the content on.
+    case buffered
+    /// nginx does not say whether it buffers content, because its configuration lacks spoolgate's parameter file.
+    case bufferingUnknown = "buffering_unknown"
+    case noOrigin = "no_origin"
+    case badOrigin = "bad_origin"
+    /// `REQUEST_METHOD`, `REQUEST_URI`, `SPOOLGATE_INTERIM` or the FastCGI role is missing or wrong.
+    case noMethod = "no_method"
+    case unknownRoute = "unknown_route"
+}
+
+// MARK: The lane
+
+// The lane: the web server writes a request's content into a file itself.
+
+/// Lets the web server write one request's content into a file by itself.
+///
+/// Used by the request's thread.
+package protocol ContentLane: AnyObject {
+    /// Waits until content arrives, and returns whether the web server offers to write the content itself.
+    ///
+    /// `grant` accepts the offer. The next call of `Exchange.receive(into:)` declines it.
+    func isOffered() throws(ContentError) -> Bool
+
+    /// Whether the web server has made an offer, even one that was declined.
+    ///
+    /// Known only after content has been read.
+    var wasOffered: Bool { get }
+
+    /// Accepts the offer.
+    ///
+    /// The web server then appends content to `file` until it reports the end. Afterwards, `Exchange.receive(into:)`
+    /// returns the content that the web server did not write. The file must be open for appending only, and `offset`
+    /// must be its current size in bytes. This function closes the file.
+    ///
+    /// - Throws: `ContentError` if the web server has closed the connection.
+    func grant(_ file: consuming Descriptor, at offset: Int64, _ limit: LaneLimit)
+        throws(ContentError)
+
+    /// Raises the limit.
+    ///
+    /// `limit.count` must be the new total, not an increment.
+    func widen(_ limit: LaneLimit) throws(ContentError)
+
+    /// Asks the web server to stop writing and to close the file.
+    ///
+    /// Content that the web server has not written is lost.
+    func stop()
+
+    /// Waits for the web server's next report; must not be called after `LaneReport.ended`.
+    ///
+    /// - Returns: the report, or nil if the alarm ended the wait (`Exchange.setAlarm`).
+    /// - Throws: `ContentError`, once all earlier reports have been returned. After `.stalled`, the call can be
+    ///   repeated.
+    func receiveReport() throws(ContentError) -> LaneReport?
+}
+
+/// The limit on the content that a web server may write into a file.
+package struct LaneLimit: Sendable, Equatable {
+    /// The maximum number of bytes that the web server may write in total.
+    package var count: Int64
+    /// True if the web server sends content beyond the limit to `receive(into:)`; false if the web server waits for a
+    /// higher limit.
+    package var restFollows: Bool
+
+    /// Creates a limit.
+    package init(count: Int64, restFollows: Bool) {
+        (self.count, self.restFollows) = (count, restFollows)
+    }
+}
+
+/// A report of a web server that writes content into a file.
+package enum LaneReport: Sendable, Equatable {
+    /// The total number of bytes written so far.
+    case written(Int64)
+    /// The web server has closed the file after this total number of bytes; `errno` is 0 if no error occurred.
+    case ended(Int64, errno: Int32)
+
+    package var count: Int64 {
+        switch self {
+        case .written(let count), .ended(let count, _): count
+        }
+    }
+}
+
+// MARK: The content's path
+
+// How a message's content reached the spool.
+
+/// The writer of a message's content: the web server (`used`), or the gateway for the reason that the case names.
+package enum ContentPath: Int, Sendable, CaseIterable {
+    /// The web server wrote content.
+    ///
+    /// Any other content passed through the gateway.
+    case used
+    case off
+    case shared
+    /// The content has a digest, or may be discarded for another reason.
+    case digest
+    /// The length is unknown, and the client takes the offset of all content for success.
+    case length
+    case ordinary
+    /// The spool has no space for even one byte.
+    case full
+    /// The web server could not use the file of an earlier upload.
+    case unusable
+    case notOffered
+    case small
+
+    /// Parses a label; returns nil if it is unknown.
+    package init?(label: some StringProtocol) {
+        guard let path = Self.allCases.first(where: { $0.label == label }) else { return nil }
+        self = path
+    }
+
+    /// The label in metrics and in the daemon's responses to its commands.
+    package var label: String { self == .notOffered ? "not_offered" : "\(self)" }
+
+    /// A text for people that says why the web server did not write the content; nil for `used`.
+    package var reason: String? {
+        switch self {
+        case .used: nil
+        case .off: "the route has spool-receive: off"
+        case .shared: "the spool is shared"
+        case .digest: "the content has a digest"
+        case .length: "the length is unknown, and the client takes an offset for success"
+        case .ordinary: "the upload has no upload resource"
+        case .full: "the spool has no space for nginx to write to"
+        case .unusable: "nginx could not use the data file"
+        case .notOffered: "nginx did not offer to write the content"
+        case .small: "the content is 256 KiB or less"
         }
     }
 }
