@@ -3,8 +3,12 @@
 // Invariant: keys come from bounded sets (routes of the settings, methods, statuses, codes of refusals) and never
 // contain an owner, a path or an upload ID.
 
+package import HTTPTypes
+package import SpoolgateExchange
 package import SpoolgatePosix
 package import SpoolgateUploadProtocol
+package import SpoolgateUpstream
+import Synchronization
 
 /// The metrics of one process; thread-safe.
 package final class Metrics: Sendable {
@@ -133,5 +137,285 @@ package final class SpoolErrors: Sendable {
             state.ends.removeAll(where: \.hasPassed)
             return (state.ends.count, state.last)
         }
+    }
+}
+
+// MARK: Routes
+
+// The metrics of one route, found without a lookup by name because every request updates them.
+
+/// The number of bytes of content that one request, or all requests of a route, have sent; thread-safe.
+package final class ContentCount: Sendable {
+    private let all = Atomic(0)
+    private let byNginx = Atomic(0)
+    /// The count of the route.
+    private let sum: ContentCount?
+
+    /// Creates the count of a request, which is part of `sum`, or of a route.
+    package init(in sum: ContentCount? = nil) { self.sum = sum }
+
+    package var received: Int { all.load(ordering: .relaxed) }
+    /// Of these, the bytes that the web server wrote into the spool directly.
+    package var writtenByNginx: Int { byNginx.load(ordering: .relaxed) }
+
+    /// Adds the bytes that have just arrived.
+    package func add(_ count: Int, byNginx isByNginx: Bool = false) {
+        all.wrappingAdd(count, ordering: .relaxed)
+        if isByNginx { byNginx.wrappingAdd(count, ordering: .relaxed) }
+        sum?.add(count, byNginx: isByNginx)
+    }
+}
+
+/// The metrics of one route; thread-safe.
+package final class RouteMetrics: Sendable {
+    /// The methods that are counted separately.
+    package enum MethodName: Int, Sendable, CaseIterable {
+        case other, get, head, post, put, patch, delete, options
+
+        /// Creates the name of a method, or `other` if the method is not counted separately.
+        package init(_ method: HTTPRequest.Method) {
+            self =
+                switch method {
+                case .get: .get
+                case .head: .head
+                case .post: .post
+                case .put: .put
+                case .patch: .patch
+                case .delete: .delete
+                case .options: .options
+                default: .other
+                }
+        }
+
+        package var label: String { self == .other ? "other" : "\(self)".uppercased() }
+    }
+
+    /// An event in the life of an upload that the metrics count.
+    package enum Outcome: Int, Sendable, CaseIterable {
+        case created
+        /// The upstream sent a final response, with any status.
+        case delivered
+        /// The upload will not be delivered.
+        case failed
+        /// The upstream may have received the upload but sent no response.
+        case held
+        case cancelled
+        case expired
+    }
+
+    /// The protocol of an upload.
+    package enum DialectName: Int, Sendable, CaseIterable {
+        /// An ordinary upload, without a resource.
+        case none
+        case ietf
+        case tus
+    }
+
+    /// The results of delivery attempts.
+    package enum Result: Int, Sendable, CaseIterable {
+        /// The upstream's status was below 400.
+        case accepted
+        /// The upstream's status was 400 or more.
+        case refused
+        /// The upstream asked for another attempt.
+        case deferred
+        /// This process could not start the attempt.
+        case notAttempted
+        /// No byte of the request was sent.
+        case unreachable
+        /// The upstream, a directory or a bucket, has no space for the upload.
+        case upstreamFull
+        /// The upstream received the request but sent no complete response.
+        case noResponse
+        /// The content could not be sent completely.
+        case abandoned
+
+        package var label: String {
+            switch self {
+            case .accepted: "accepted"
+            case .refused: "refused"
+            case .deferred: "deferred"
+            case .notAttempted: "not_attempted"
+            case .unreachable: "unreachable"
+            case .upstreamFull: "upstream_full"
+            case .noResponse: "no_response"
+            case .abandoned: "abandoned"
+            }
+        }
+    }
+
+    /// The content of all requests.
+    package let content = ContentCount()
+    /// The number of bytes in uploads that the upstream accepted.
+    package let delivered = Counter()
+    package let deliveryTimes = Histogram(Histogram.medium)
+    /// The times from the creation of uploads to their completion.
+    package let uploadTimes = Histogram(Histogram.long)
+    /// Requests by method and status, for the few pairs that occur.
+    private let requests = Monitor<[Int: Int]>([:])
+    private let uploads = RouteMetrics.counters(Outcome.allCases.count * DialectName.allCases.count)
+    private let contentPaths = RouteMetrics.counters(ContentPath.allCases.count)
+    /// The raw value of `lastContentPath` plus 1; 0 for nil.
+    private let lastPath = Counter()
+    private let deliveries = RouteMetrics.counters(Result.allCases.count)
+
+    private static let statuses = 1_000
+
+    private static func place(_ outcome: Outcome, _ dialect: DialectName) -> Int {
+        outcome.rawValue * DialectName.allCases.count + dialect.rawValue
+    }
+
+    private static func counters(_ count: Int) -> [Counter] { (0..<count).map { _ in Counter() } }
+
+    package let health: RouteHealth
+    private let uptime: @Sendable () -> Int64
+    private let hasToldSteering = Monitor(false)
+
+    init(uptime: @escaping @Sendable () -> Int64) {
+        self.uptime = uptime
+        health = RouteHealth(uptime: uptime)
+    }
+
+    /// Logs, once per route, that an upstream's response has a field such as `X-Sendfile`, which tells the upstream's
+    /// own web server to send a file.
+    ///
+    /// The web server in front of the gateway ignores this field, so the client receives a response without content.
+    ///
+    /// - Parameters:
+    ///   - fields: the fields of the upstream's response.
+    ///   - route: the name of the route.
+    ///   - log: the log.
+    package func noteSteering(_ fields: HTTPFields, route: String, _ log: Log) {
+        let field = fields.first { field in
+            // The first letter alone excludes most fields.
+            let name = field.name.canonicalName
+            return name.utf8.first == UInt8(ascii: "x") && Self.steering.contains(name)
+        }
+        guard let field else { return }
+        let isNew = hasToldSteering.updateQuietly { hasTold in
+            defer { hasTold = true }
+            return !hasTold
+        }
+        if isNew { log.steeringIgnored(route: route, field: field.name.rawName) }
+    }
+
+    /// Logs a redirect of the upstream that the setting `redirects` does not name, once for each of the first places.
+    ///
+    /// - Parameters:
+    ///   - redirection: the redirect.
+    ///   - place: its place.
+    ///   - rules: the setting.
+    ///   - status: the status of the upstream's response.
+    ///   - route: the name of the route.
+    ///   - log: the log.
+    package func noteRedirect(
+        _ redirection: Redirection,
+        to place: String,
+        under rules: RedirectRules,
+        status: Int,
+        route: String,
+        _ log: Log
+    ) {
+        let now = uptime()
+        let isNew = unlisted.updateQuietly { unlisted in
+            if unlisted.rules != rules { unlisted = Unlisted(rules: rules) }
+            if redirection.kind == .elsewhere { unlisted.lost = (place, now) }
+            guard unlisted.told.count < Unlisted.most, !unlisted.told.contains(place) else {
+                return false
+            }
+            unlisted.told.append(place)
+            return true
+        }
+        guard isNew else { return }
+        log.redirectUnlisted(
+            route: route,
+            status: status,
+            place: place,
+            isAnswer: redirection.kind == .answer
+        )
+    }
+
+    /// The place of the last unlisted redirect under `rules` that was not taken for success; nil if there was none
+    /// within a day.
+    package func lostRedirect(under rules: RedirectRules) -> String? {
+        let now = uptime()
+        return unlisted.updateQuietly { unlisted in
+            guard unlisted.rules == rules, let lost = unlisted.lost, now - lost.time < 86_400 else {
+                return nil
+            }
+            return lost.place
+        }
+    }
+
+    /// Redirects that a setting does not name.
+    private struct Unlisted {
+        /// The places that the log names; further ones may differ for each upload.
+        static let most = 4
+
+        var rules = RedirectRules()
+        var told: [String] = []
+        var lost: (place: String, time: Int64)?
+    }
+
+    private let unlisted = Monitor(Unlisted())
+
+    private static let steering: Set<String> = [
+        "x-accel-redirect", "x-sendfile", "x-lighttpd-send-file", "x-sendfile2",
+    ]
+
+    /// Counts a request; `status` is 0 if its connection was closed without a response.
+    package func add(_ method: MethodName, status: Int) {
+        let key = method.rawValue * Self.statuses + status
+        requests.updateQuietly { $0[key, default: 0] += 1 }
+    }
+
+    func add(_ outcome: Outcome, _ dialect: DialectName) {
+        uploads[Self.place(outcome, dialect)].add()
+    }
+
+    func add(_ result: Result) { deliveries[result.rawValue].add() }
+
+    /// Does not count small content, which always passes through the gateway.
+    func add(_ path: ContentPath) {
+        guard path != .small else { return }
+        contentPaths[path.rawValue].add()
+        switch path {
+        case .used, .off, .shared, .unusable, .notOffered: lastPath.set(path.rawValue + 1)
+        // The reason is this request's content, not the route's configuration.
+        case .digest, .length, .ordinary, .full, .small: break
+        }
+    }
+
+    // MARK: Reading
+
+    /// The number of requests by how their content reached the spool.
+    package var paths: [(path: ContentPath, count: Int)] {
+        ContentPath.allCases.map { ($0, contentPaths[$0.rawValue].count) }.filter { $0.1 > 0 }
+    }
+
+    /// How the last content that nginx could have written reached the spool; nil before the first such content.
+    ///
+    /// Content that passed through the gateway for a reason of its own, such as a digest, does not count.
+    package var lastContentPath: ContentPath? {
+        ContentPath(rawValue: lastPath.count - 1)
+    }
+
+    /// The number of finished requests for each method and status that occurred, in a fixed order.
+    package var answered: [(method: MethodName, status: Int, count: Int)] {
+        requests.updateQuietly { $0 }.sorted { $0.key < $1.key }.compactMap { key, count in
+            MethodName(rawValue: key / Self.statuses).map { ($0, key % Self.statuses, count) }
+        }
+    }
+
+    package var outcomes: [(outcome: Outcome, dialect: DialectName, count: Int)] {
+        Outcome.allCases.flatMap { outcome in
+            DialectName.allCases.map { dialect in
+                (outcome, dialect, uploads[Self.place(outcome, dialect)].count)
+            }
+        }.filter { $0.count > 0 }
+    }
+
+    package var results: [(result: Result, count: Int)] {
+        Result.allCases.map { ($0, deliveries[$0.rawValue].count) }.filter { $0.count > 0 }
     }
 }
