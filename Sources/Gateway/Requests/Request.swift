@@ -37,7 +37,7 @@ final class Request: Answering {
     private(set) var grant = Grant()
     /// The client's credentials that the authorizer has replaced or removed.
     private(set) var replacedCredentials = HTTPFields()
-    /// The request's content as it arrives (`RequestContent`).
+    /// The request's content as it arrives.
     var arrival: Arrival
     /// Counts each byte of content once.
     let count: ContentCount
@@ -249,5 +249,178 @@ final class Request: Answering {
         if let origin = context.origin { return origin + path }
         // A path that begins with two slashes would be parsed as a host (RFC 3986 §4.2).
         return path.beginsWithBytes(of: "//") ? "/." + path : path
+    }
+}
+
+// MARK: Content
+
+// The content of a request as it arrives.
+//
+// Invariants: each byte is counted once, here; if the web server leaves 100 (Continue) to the gateway (RFC 9110
+// §10.1.1), a waiting client receives it before its content is read, and never if no content is read.
+
+/// What a request knows of its content apart from the bytes.
+struct Arrival {
+    /// The maximum size in bytes of content that the web server never offers to write into a file.
+    private static let mostOfSmall: Int64 = 256 << 10
+
+    fileprivate var isContinueAwaited: Bool
+    /// Whether the web server may offer to write the content into a file, because it may be large.
+    fileprivate let isLarge: Bool
+    fileprivate var isLaneTaken = false
+    /// The upload into which the content is received, set before the content is read; nil if the client does not know
+    /// an upload resource.
+    var upload: UploadID?
+    /// The entry in the list of slow requests while content is received; otherwise nil.
+    fileprivate var entry: SlowContent.Entry?
+
+    init(of head: RequestHead, _ context: ExchangeContext) {
+        let length = head.contentLength
+        isContinueAwaited =
+            context.interimStatuses.contains(100) && length != .known(0) && head.expectsContinue
+        isLarge = length.count ?? .max > Self.mostOfSmall
+    }
+}
+
+extension Request {
+    /// Waits for content, as `Exchange.receive(into:)`.
+    func receive(into buffer: ContentBuffer) throws(ContentError) -> Bool {
+        beginContent()
+        let before = buffer.count
+        // Also counts bytes that arrive together with an early end.
+        defer { count.add(buffer.count - before) }
+        let hasMore = try exchange.receive(into: buffer)
+        if !hasMore { endContent() }
+        return hasMore
+    }
+
+    /// Waits for content, and returns the lane if the web server offers to write the content into a file.
+    ///
+    /// Returns nil without waiting if the content is too small for an offer.
+    func offeredLane() throws(ContentError) -> (any ContentLane)? {
+        guard arrival.isLarge, let lane = exchange.lane else { return nil }
+        beginContent()
+        return try lane.isOffered() ? lane : nil
+    }
+
+    func noteLaneTaken() { arrival.isLaneTaken = true }
+
+    /// Counts bytes written by the web server; `total` is their number so far.
+    func noteWritten(_ total: Int64) {
+        let new = Int(total) - count.writtenByNginx
+        if new > 0 { count.add(new, byNginx: true) }
+    }
+
+    /// How the content reached the spool; call it after the content's end.
+    ///
+    /// `obstacle`, the reason to decline the web server's offer, is returned only after an offer.
+    func contentPath(_ obstacle: ContentPath?) -> ContentPath {
+        if arrival.isLaneTaken { return .used }
+        guard arrival.isLarge else { return .small }
+        guard exchange.lane?.wasOffered == true else { return .notOffered }
+        return obstacle ?? .full
+    }
+
+    private func beginContent() {
+        if arrival.isContinueAwaited { exchange.send(interim: ResponseHead(status: .continue)) }
+        arrival.isContinueAwaited = false
+        guard arrival.entry == nil else { return }
+        arrival.entry = gateway.slow.begin(
+            client,
+            upload: arrival.upload,
+            count,
+            exchange.interrupt
+        )
+    }
+
+    /// The request is no longer a slow one that could be asked to end.
+    func endContent() {
+        if let entry = arrival.entry { gateway.slow.end(entry) }
+        arrival.entry = nil
+    }
+}
+
+extension RequestHead {
+    var expectsContinue: Bool { fields.value(of: .expect)?.lowercased() == "100-continue" }
+}
+
+// MARK: Refusals
+
+// The responses that any request can receive: a refusal, or a closed connection.
+//
+// A client that resumes does so when its connection closes, and takes any complete response for the upload's final
+// response (URLSession). Therefore no response to a request on an existing upload only means "later".
+
+protocol Answering: AnyObject {
+    var request: Request { get }
+    var journal: Journal { get }
+    var responses: any ResponseWording { get }
+}
+
+extension Answering {
+    var gateway: Gateway { request.gateway }
+    var exchange: any Exchange { request.exchange }
+    var log: Log { journal.log }
+    var dialect: Dialect { responses.dialect }
+
+    /// Sends a refusal that states the upload's offset if `offset` is not nil; `offset` must be durable.
+    @inline(never)
+    func refuse(_ refusal: Refusal, offset: Int64? = nil) {
+        log.refused(refusal, target: request.head.target)
+        journal.metrics.refusals[refusal.code].add()
+        let told = request.isOrdinary ? refusal.ofOrdinaryRequest : refusal
+        exchange.answer(responses.refused(told, offset: offset))
+    }
+
+    /// Logs a failure of the spool and refuses the request.
+    ///
+    /// If `exists` is true and a retry may succeed, closes the connection instead.
+    @inline(never)
+    func refuse(_ error: SpoolError, upload: UploadID, exists: Bool = true) {
+        note(error, upload: upload)
+        if exists { putOff(error.refusal) } else { refuse(error.refusal) }
+    }
+
+    /// Logs a failure of the spool, or a limit that an upload would exceed.
+    func note(_ error: SpoolError, upload: UploadID?) {
+        if case .tooMany(_, .ofClient) = error {
+            noteTurnedAway(error.refusal)
+        } else {
+            journal.spoolFailed(error, upload: upload)
+        }
+    }
+
+    /// Logs that the client disconnected or its content ended early, and closes the connection without a response.
+    func giveUp(_ reason: String) {
+        log.clientGone(route: request.route.name, target: request.head.target, reason: reason)
+        exchange.abort()
+    }
+
+    /// Refuses a request on an existing upload, or closes the connection if the client only needs to retry later.
+    func putOff(_ refusal: Refusal) {
+        if refusal.isOnlyLater { breakOff(refusal) } else { refuse(refusal) }
+    }
+
+    /// Closes the connection so that the client retries; `refusal` is only logged and counted.
+    func breakOff(_ refusal: Refusal) {
+        log.brokenOff(refusal, target: request.head.target)
+        journal.metrics.refusals[refusal.code].add()
+        exchange.abort()
+    }
+}
+
+extension SpoolError {
+    var refusal: Refusal {
+        switch self {
+        case .full, .fewFiles, .noSpace, .overQuota: .spoolFull
+        case .tooMany(_, .total): .tooManyUploads
+        case .tooMany(_, .ofClient): .clientHasUploads
+        case .exhausted: .noDescriptor
+        case .busy: .uploadInUse
+        case .corrupt: .uploadLost
+        case .disk, .newer, .contradiction, .unusable, .unrecovered, .otherBoot,
+            .bootUnknown:
+            .spoolFailed
+        }
     }
 }

@@ -1,7 +1,7 @@
 // The refusals of a gateway without capacity.
 //
 // Refusals that only mean "later" have `isOnlyLater` and are never sent for an existing upload
-// (Requests/Answering.swift).
+// (Requests/Request.swift).
 
 import HTTPTypes
 
