@@ -5,10 +5,11 @@
 import SpoolgateCrypto
 package import SpoolgateExchange
 package import SpoolgateJournal
-import SpoolgatePosix
+package import SpoolgatePosix
 package import SpoolgateSettings
 package import SpoolgateSpool
 package import SpoolgateUploadProtocol
+package import SpoolgateUpstream
 
 /// The deliveries of one process.
 ///
@@ -88,4 +89,99 @@ package final class Deliveries: Sendable {
     }
 
     var log: Log { journal.log }
+}
+
+// MARK: Routes
+
+// One current route: its settings and the objects made from them.
+//
+// A class, because the frames of thousands of waiting requests would contain copies of a structure.
+
+/// One route as requests and deliveries use it.
+///
+/// Immutable and thread-safe. A request for which the authorizer changed the settings has its own instance.
+package final class Route: Sendable {
+    package let name: String
+    package let settings: RouteSettings
+    package let gateway: GatewayName
+    package let resources: UploadResources
+    package let upstream: Upstream
+    /// The service that authorizes uploads; nil if uploads need no authorization.
+    package let authorizer: Authorizer?
+    /// The command that inspects uploads; nil if uploads are not inspected.
+    package let inspection: Inspection?
+    package let counts: RouteMetrics
+
+    /// Creates a route from its settings.
+    ///
+    /// `settings` must name at least one target. `node` is the name of the node that creates the uploads, and nil if
+    /// there is only one node. The connections and counters of `old`, the previous route of this name, are kept if the
+    /// settings are unchanged. `skipped` is called with the reason each time an attempt reached a target only after
+    /// other targets failed.
+    package init(
+        _ name: String,
+        _ settings: RouteSettings,
+        of gateway: GatewayName,
+        node: String?,
+        keeping old: Route?,
+        metrics: Metrics,
+        skipped: @escaping @Sendable (_ reason: String) -> Void
+    ) {
+        self.name = name
+        self.settings = settings
+        self.gateway = gateway
+        resources = UploadResources(prefix: settings.uploadResources, node: node)
+        upstream =
+            old.flatMap { $0.upstream.settings == settings.upstream ? $0.upstream : nil }
+            ?? Upstream(settings.upstream, skipped: skipped)
+        authorizer =
+            old?.authorizer?.settings == settings.authorization
+            ? old?.authorizer
+            : Authorizer(settings.authorization, metrics.authorizerTimes, by: gateway)
+        inspection =
+            old?.inspection?.settings == settings.inspection
+            ? old?.inspection : Inspection(settings.inspection, metrics.inspectionTimes)
+        counts = metrics[name]
+        // Failures of another upstream do not apply to this upstream.
+        if old?.upstream.settings != settings.upstream { counts.health.reset() }
+    }
+
+    private init(_ route: Route, _ settings: RouteSettings) {
+        name = route.name
+        gateway = route.gateway
+        upstream = route.upstream
+        authorizer = route.authorizer
+        inspection = route.inspection
+        counts = route.counts
+        self.settings = settings
+        resources = route.resources
+    }
+
+    package var targets: [String] { settings.upstream.targets.map(\.text) }
+
+    /// The place of a redirect that no setting names and that was not taken for success; nil if none occurred.
+    package var lostRedirect: String? { counts.lostRedirect(under: settings.upstream.redirects) }
+
+    /// Returns a copy with changed settings, which shares the objects made from the old settings.
+    package func changed(_ change: (inout RouteSettings) -> Void) -> Route {
+        var settings = settings
+        change(&settings)
+        return Route(self, settings)
+    }
+
+    /// Whether the client of a complete upload received 202, and therefore does not receive the upstream's response.
+    ///
+    /// The record says so even after `reply` has changed, unless version 0.1.0 wrote it.
+    package func hasAccepted(_ upload: Upload) -> Bool {
+        upload.accepted != nil || hasAccepted(nextAttempt: upload.nextAttempt)
+            || settings.reply == .accepted && upload.state.phase == .failed
+    }
+
+    /// Whether a queued upload's client received 202.
+    ///
+    /// - Parameter nextAttempt: the time of the upload's next attempt; nil if the upload is not in the queue.
+    /// - Returns: true if the queue delivers the upload and no client waits for it.
+    package func hasAccepted(nextAttempt: WallTime?) -> Bool {
+        settings.reply == .accepted && nextAttempt != nil
+    }
 }
