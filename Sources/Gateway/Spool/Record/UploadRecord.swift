@@ -1,5 +1,6 @@
 // The data of an upload in the spool, except its content.
 
+import SpoolgateCrypto
 package import SpoolgatePosix
 package import SpoolgateTextFormats
 package import SpoolgateUploadProtocol
@@ -131,5 +132,17 @@ package struct StoredResponse: Sendable, Equatable {
     package init(head: ResponseHead, content: [UInt8]?) {
         self.head = head
         self.content = content
+    }
+}
+
+// MARK: Identities
+
+// Identities for new uploads.
+
+extension UploadID {
+    /// Returns a new random identity that clients cannot guess (draft-12 §4.2.2, §13).
+    package static func random() -> UploadID {
+        let bits = RandomBits.pair()
+        return UploadID(high: bits.high, low: bits.low)
     }
 }

@@ -47,3 +47,64 @@ extension Spool {
         }
     }
 }
+
+// MARK: Settling files
+
+// The time in which a short file of a shared spool may still grow.
+//
+// If a host crashes, CephFS releases its locks before it knows the sizes of the host's files, so a file that the host
+// had synced is too short for a moment. Invariant: no upload is removed or moved to `corrupt` because of a file's size
+// before the upload's time has passed.
+
+/// The uploads of a shared spool with a file that is too short.
+///
+/// Thread-safe.
+final class SettlingUploads: Sendable {
+    let time: Duration
+    private let ends = Monitor([UploadID: Deadline]())
+
+    /// `time` is how long a file may still grow.
+    init(for time: Duration) { self.time = time }
+
+    /// Returns the end of the time in which the upload's files may grow.
+    ///
+    /// The time starts at the first call.
+    func end(for id: UploadID) -> Deadline {
+        ends.update { ends in
+            let end = ends[id] ?? .after(time)
+            ends[id] = end
+            return end
+        }
+    }
+
+    func remove(_ id: UploadID) { ends.update { $0[id] = nil } }
+}
+
+// MARK: Synced states
+
+// The states of uploads that this process last made durable.
+//
+// Another process may have crashed before it synced its states. Invariant: every state in this table is durable; any
+// other state may need a sync.
+
+/// A bounded cache of the sequence numbers of durable states; thread-safe.
+final class SyncedStates: Sendable {
+    /// The maximum number of entries, which take a few megabytes.
+    ///
+    /// A dropped entry only costs one more sync.
+    private static let limit = 1 << 16
+
+    private let sequences = Monitor(RecentTable<UploadID, UInt64>(most: limit))
+
+    /// Returns whether the state `sequence` of `id` is known to be durable.
+    func contains(_ id: UploadID, _ sequence: UInt64) -> Bool {
+        sequences.update { $0[id] == sequence }
+    }
+
+    /// Records that the state `sequence` of `id` is durable.
+    func note(_ id: UploadID, _ sequence: UInt64) {
+        sequences.update { $0[id] = sequence }
+    }
+
+    func forget(_ id: UploadID) { sequences.update { $0[id] = nil } }
+}
