@@ -151,7 +151,7 @@ final class Course: NSObject, URLSessionDataDelegate, URLSessionDownloadDelegate
         var content = Data()
         var file: URL?
         var error: (any Error)?
-        var isOver = false
+        var isEnded = false
         /// The result of a cancellation, once it has one.
         var resumeData: Data??
         /// The task's requests, with their responses' statuses.
@@ -210,7 +210,7 @@ final class Course: NSObject, URLSessionDataDelegate, URLSessionDownloadDelegate
         return state
     }
 
-    func end() throws -> State { try wait(for: "end of the task") { $0.isOver } }
+    func end() throws -> State { try wait(for: "end of the task") { $0.isEnded } }
 
     func pause(_ task: URLSessionUploadTask) throws -> Data {
         task.cancel(byProducingResumeData: { data in self.note { $0.resumeData = .some(data) } })
@@ -223,7 +223,7 @@ final class Course: NSObject, URLSessionDataDelegate, URLSessionDownloadDelegate
     }
 
     private func resumeData() throws -> Data {
-        let state = try wait(for: "resume data") { $0.resumeData != nil && $0.isOver }
+        let state = try wait(for: "resume data") { $0.resumeData != nil && $0.isEnded }
         guard case .some(.some(let data)) = state.resumeData else {
             throw Failure(
                 "the cancellation produced no resume data, after \(state.informational.count) "
@@ -325,7 +325,7 @@ final class Course: NSObject, URLSessionDataDelegate, URLSessionDownloadDelegate
         note {
             $0.response = task.response as? HTTPURLResponse
             $0.error = error
-            $0.isOver = true
+            $0.isEnded = true
         }
         session.finishTasksAndInvalidate()
     }
@@ -418,18 +418,18 @@ final class Proof {
                     + String(decoding: state.content.prefix(300), as: UTF8.self)
             )
         }
-        guard let answer = try? JSONDecoder().decode(Answer.self, from: state.content) else {
+        guard let response = try? JSONDecoder().decode(Answer.self, from: state.content) else {
             throw NotTried("the upload got 201, but not from the upstream of make run")
         }
         let length = try content.resourceValues(forKeys: [.fileSizeKey]).fileSize ?? 0
-        guard answer.length == Int64(length) else {
-            throw Failure("\(answer.length) bytes were delivered, \(length) were sent")
+        guard response.length == Int64(length) else {
+            throw Failure("\(response.length) bytes were delivered, \(length) were sent")
         }
         var found: [String] = []
         if let resource {
             // A new upload, instead of a resumed one, would have another identifier.
-            guard resource.lastPathComponent == answer.id else {
-                throw Failure("\(resource) is not the upload that was delivered, \(answer.id)")
+            guard resource.lastPathComponent == response.id else {
+                throw Failure("\(resource) is not the upload that was delivered, \(response.id)")
             }
             let isComplete = response.value(forHTTPHeaderField: "Upload-Complete") == "?1"
             let isNotIncomplete = response.value(forHTTPHeaderField: "Upload-Incomplete") == "?0"
@@ -441,7 +441,7 @@ final class Proof {
             found.append("\(interim.count) times 104")
             version.map { found.append("interop version \($0)") }
         }
-        let place = options.delivered.appendingPathComponent("\(answer.id)-\(answer.name)")
+        let place = options.delivered.appendingPathComponent("\(response.id)-\(response.name)")
         let copy = try download(place)
         if let copy {
             defer { try? FileManager.default.removeItem(at: copy) }
@@ -515,9 +515,9 @@ final class Proof {
         let task = task(body, name, in: course.session())
         task.resume()
         let state = try course.wait(for: "104 and first quarter of the content") {
-            $0.isOver || ($0.resource != nil && $0.sent >= options.length / 4)
+            $0.isEnded || ($0.resource != nil && $0.sent >= options.length / 4)
         }
-        guard !state.isOver, let resource = state.resource else {
+        guard !state.isEnded, let resource = state.resource else {
             if let error = state.error { throw Failure("the task failed: \(error)") }
             throw NotTried("the upload ended before it could be interrupted: --mebibytes more")
         }
@@ -555,7 +555,7 @@ final class Proof {
         guard shell.terminationStatus == 0 else {
             throw NotTried("the command of --cut ended with \(shell.terminationStatus)")
         }
-        if course.now.isOver, course.now.error == nil {
+        if course.now.isEnded, course.now.error == nil {
             throw NotTried("the upload ended before the command of --cut did: --mebibytes more")
         }
         feeder.release()
@@ -577,9 +577,9 @@ final class Proof {
         let task = first.session().downloadTask(with: source)
         task.resume()
         let begun = try first.wait(for: "first quarter of the download") {
-            $0.isOver || $0.received >= options.length / 4
+            $0.isEnded || $0.received >= options.length / 4
         }
-        guard !begun.isOver else {
+        guard !begun.isEnded else {
             throw NotTried("the download ended before it could be paused: --mebibytes more")
         }
         let data = try first.pause(task)

@@ -34,11 +34,11 @@ import Testing
             failure.json.text
                 == #"{"v":1,"check":"size","level":"fail","text":"413 \"x\"","fix":["a;"]}"#
         )
-        var verdict = Verdict()
-        for level in Finding.Level.allCases { verdict.count(Finding(level, "a", "b")) }
-        verdict.count(failure)
-        #expect(verdict.line == "2 failures, 1 warning.")
-        #expect(verdict.json.text == #"{"v":1,"failures":2,"warnings":1}"#)
-        #expect(Verdict().line == "no failures, no warnings.")
+        var result = FindingCount()
+        for level in Finding.Level.allCases { result.count(Finding(level, "a", "b")) }
+        result.count(failure)
+        #expect(result.line == "2 failures, 1 warning.")
+        #expect(result.json.text == #"{"v":1,"failures":2,"warnings":1}"#)
+        #expect(FindingCount().line == "no failures, no warnings.")
     }
 }

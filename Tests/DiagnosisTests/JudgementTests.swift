@@ -31,37 +31,40 @@ struct Judged: Sendable, CustomTestStringConvertible {
 }
 
 @Suite struct JudgementTests {
-    private static func answer(
+    private static func response(
         _ status: Int,
         _ fields: HTTPFields = [:],
         content: String = ""
-    ) -> ProbeAnswer {
-        ProbeAnswer(
+    ) -> ProbeResponse {
+        ProbeResponse(
             head: ResponseHead(status: .init(code: status), fields: fields),
             content: content
         )
     }
 
-    private static func page(_ status: Int, _ fields: HTTPFields = [:]) -> ProbeAnswer {
-        answer(status, fields, content: "<hr><center>nginx</center>")
+    private static func page(_ status: Int, _ fields: HTTPFields = [:]) -> ProbeResponse {
+        response(status, fields, content: "<hr><center>nginx</center>")
     }
 
     private static func problem(
         _ status: Int,
         _ code: String,
         _ fields: HTTPFields = [:]
-    ) -> ProbeAnswer {
+    ) -> ProbeResponse {
         var fields = fields
         fields[.contentType] = "application/problem+json"
-        return answer(
+        return response(
             status,
             fields,
             content: "{\"title\":\"x\",\"detail\":\"say \\\"why\\\"\",\"code\":\"\(code)\"}\n"
         )
     }
 
-    private static let silent = ProbeAnswer(head: nil, fault: ClientFault(.noAnswer, "Empty reply"))
-    private static let taken = answer(
+    private static let silent = ProbeResponse(
+        head: nil,
+        fault: ClientFault(.noResponse, "Empty reply")
+    )
+    private static let taken = response(
         201,
         [
             .location: "https://up.example/files/upload-resource/1", .uploadOffset: "0",
@@ -82,25 +85,26 @@ struct Judged: Sendable, CustomTestStringConvertible {
         http2: Bool? = nil,
         fault: ClientFault? = nil
     ) -> Finding {
-        var seen = ReachSeen(isSecure: url.hasPrefix("https"), asked: asked)
+        var seen = ReachEvidence(isSecure: url.hasPrefix("https"), versions: asked)
         seen.tls = seen.isSecure ? "TLS 1.3" : nil
         (seen.hasHTTP2, seen.fault, seen.server) = (http2, fault, "nginx/1.22.1")
         return seen.finding
     }
 
     private static func gateway(
-        _ answer: ProbeAnswer,
-        options: ProbeAnswer? = nil,
+        _ response: ProbeResponse,
+        options: ProbeResponse? = nil,
         version: Int? = nil
     ) -> Finding {
-        GatewaySeen(answer: answer, options: options, url: url(), version: version).finding
+        GatewayEvidence(response: response, options: options, url: url(), version: version).finding
     }
 
-    private static func login(_ answer: ProbeAnswer, _ value: String) -> Finding {
-        GatewaySeen(answer: answer, url: url(), login: ProbeLogin([.authorization: value])).finding
+    private static func login(_ response: ProbeResponse, _ value: String) -> Finding {
+        GatewayEvidence(response: response, url: url(), login: ProbeLogin([.authorization: value]))
+            .finding
     }
 
-    private static func secure(_ trouble: TLSTrouble) -> Finding {
+    private static func secure(_ trouble: TLSProblem) -> Finding {
         var fault = ClientFault(.noTLS, "words of OpenSSL")
         fault.tls = trouble
         return reach("https:", [.http1], fault: fault)
@@ -151,15 +155,15 @@ struct Judged: Sendable, CustomTestStringConvertible {
         ),
         Judged(gateway(page(500)), .failure, "error.log", "auth_basic_user_file"),
         Judged(
-            gateway(answer(400, content: "The plain HTTP request was sent to HTTPS port")),
+            gateway(response(400, content: "The plain HTTP request was sent to HTTPS port")),
             .failure,
             "speaks TLS"
         ),
         Judged(
             gateway(
-                ProbeAnswer(
+                ProbeResponse(
                     head: nil,
-                    fault: ClientFault(.noAnswer, "Received HTTP/0.9 when not allowed")
+                    fault: ClientFault(.noResponse, "Received HTTP/0.9 when not allowed")
                 )
             ),
             .failure,
@@ -167,12 +171,12 @@ struct Judged: Sendable, CustomTestStringConvertible {
             "listen 80;"
         ),
         Judged(
-            LoginSeen(answer: page(403)).finding,
+            LoginEvidence(response: page(403)).finding,
             .warning,
             "is missing",
             "auth_basic_user_file"
         ),
-        Judged(LoginSeen(answer: page(500)).finding, .failure, "may not read", "error.log"),
+        Judged(LoginEvidence(response: page(500)).finding, .failure, "may not read", "error.log"),
         Judged(gateway(taken, version: 10), .ok, "interop version 10, uploads of up to 16.0GiB"),
         Judged(gateway(taken), .failure, "snippets"),
         Judged(gateway(page(404)), .failure, "404 from nginx", "snippets/spoolgate*.conf"),
@@ -192,37 +196,41 @@ struct Judged: Sendable, CustomTestStringConvertible {
         Judged(gateway(problem(500, "unknown-route")), .failure, "SPOOLGATE_ROUTE"),
         Judged(gateway(problem(403, "anonymous-refused")), .failure, "SPOOLGATE_OWNER"),
         Judged(gateway(problem(503, "too-many-requests")), .failure, "journalctl"),
-        Judged(LoginSeen(answer: page(401)).finding, .ok, "made-up", "401 from nginx"),
+        Judged(LoginEvidence(response: page(401)).finding, .ok, "made-up", "401 from nginx"),
         Judged(
-            LoginSeen(answer: problem(403, "anonymous-refused")).finding,
+            LoginEvidence(response: problem(403, "anonymous-refused")).finding,
             .ok,
             "403 from the gateway"
         ),
-        Judged(LoginSeen(answer: silent).finding, .skipped, "no response"),
+        Judged(LoginEvidence(response: silent).finding, .skipped, "no response"),
         Judged(
-            LoginSeen(answer: taken).finding,
+            LoginEvidence(response: taken).finding,
             .failure,
             "anyone can log in",
             "auth_basic \"Uploads\";",
             "SPOOLGATE_OWNER $remote_user"
         ),
         Judged(
-            LocationSeen(location: "https://up.example/x", url: url()).finding,
+            LocationEvidence(location: "https://up.example/x", url: url()).finding,
             .ok,
             "https://up.example"
         ),
-        Judged(LocationSeen(location: "https://UP.example:443/x", url: url()).finding, .ok),
+        Judged(LocationEvidence(location: "https://UP.example:443/x", url: url()).finding, .ok),
         Judged(
-            LocationSeen(location: "http://up.example/x", url: url()).finding,
+            LocationEvidence(location: "http://up.example/x", url: url()).finding,
             .warning,
             "fastcgi_param SPOOLGATE_ORIGIN https://up.example;"
         ),
         Judged(
-            LocationSeen(location: "/files/x", url: url()).finding,
+            LocationEvidence(location: "/files/x", url: url()).finding,
             .warning,
             "SPOOLGATE_ORIGIN"
         ),
-        Judged(LocationSeen(location: "files/x", url: url()).finding, .failure, "SPOOLGATE_ORIGIN"),
+        Judged(
+            LocationEvidence(location: "files/x", url: url()).finding,
+            .failure,
+            "SPOOLGATE_ORIGIN"
+        ),
     ]
 
     @Test("the request path", arguments: way)
@@ -231,33 +239,43 @@ struct Judged: Sendable, CustomTestStringConvertible {
     // MARK: Content
 
     private static func streaming(_ arrived: Int64?) -> Finding {
-        let told = arrived == nil ? silent : Self.answer(204)
-        return StreamingSeen(
+        let told = arrived == nil ? silent : Self.response(204)
+        return StreamingEvidence(
             sent: 4 << 20,
             arrived: arrived,
             after: .milliseconds(2_100),
-            answer: told
+            response: told
         ).finding
     }
 
-    private static func cut(_ kept: Int64?, _ resumed: ProbeAnswer?) -> Finding {
-        CutSeen(sent: 4 << 20, kept: kept, resumed: resumed, answer: silent).finding
+    private static func cut(_ kept: Int64?, _ resumed: ProbeResponse?) -> Finding {
+        CutEvidence(sent: 4 << 20, kept: kept, resumed: resumed, response: silent).finding
     }
 
-    private static func speed(_ answer: ProbeAnswer) -> Finding {
-        let run = SpeedSeen.Run(version: .http1, bytes: 7, time: .seconds(1), answer: answer)
-        return SpeedSeen(runs: [run], roundTrip: .zero).finding
+    private static func speed(_ response: ProbeResponse) -> Finding {
+        let run = SpeedEvidence.Run(
+            version: .http1,
+            bytes: 7,
+            time: .seconds(1),
+            response: response
+        )
+        return SpeedEvidence(runs: [run], roundTrip: .zero).finding
     }
 
-    private static func size(_ answer: ProbeAnswer, isWelcome: Bool = false) -> Finding {
-        SizeSeen(declared: 16 << 30, isWelcome: isWelcome, answer: answer).finding
+    private static func size(_ response: ProbeResponse, isWelcome: Bool = false) -> Finding {
+        SizeEvidence(declared: 16 << 30, isWelcome: isWelcome, response: response).finding
     }
 
     private static func speed(_ first: Int64, _ second: Int64, trip: Duration) -> Finding {
         let runs = [(ClientRequest.Version.http1, first), (.http2, second)].map {
-            SpeedSeen.Run(version: $0.0, bytes: $0.1, time: .seconds(1), answer: answer(204))
+            SpeedEvidence.Run(
+                version: $0.0,
+                bytes: $0.1,
+                time: .seconds(1),
+                response: response(204)
+            )
         }
-        return SpeedSeen(runs: runs, roundTrip: trip).finding
+        return SpeedEvidence(runs: runs, roundTrip: trip).finding
     }
 
     static let content = [
@@ -265,20 +283,20 @@ struct Judged: Sendable, CustomTestStringConvertible {
         Judged(streaming(0), .failure, "0B of 4.0MiB", "fastcgi_request_buffering off;"),
         Judged(streaming(1 << 20), .warning, "delays it", "fastcgi_request_buffering"),
         Judged(streaming(nil), .failure, "Empty reply"),
-        Judged(cut(4 << 20, answer(204)), .ok, "4.0MiB kept; resumed on a second connection"),
-        Judged(cut(4 << 20, answer(201)), .ok),
-        Judged(cut(0, answer(204)), .failure, "fastcgi_request_buffering off;"),
-        Judged(cut(1 << 20, answer(204)), .warning, "fastcgi_request_buffering off;"),
+        Judged(cut(4 << 20, response(204)), .ok, "4.0MiB kept; resumed on a second connection"),
+        Judged(cut(4 << 20, response(201)), .ok),
+        Judged(cut(0, response(204)), .failure, "fastcgi_request_buffering off;"),
+        Judged(cut(1 << 20, response(204)), .warning, "fastcgi_request_buffering off;"),
         Judged(cut(4 << 20, problem(409, "x")), .failure, "not resumed: 409 from the gateway"),
         Judged(cut(nil, nil), .failure, "no offset"),
         Judged(
-            CutSeen(sent: 0, kept: 0, resumed: answer(204), answer: page(413)).finding,
+            CutEvidence(sent: 0, kept: 0, resumed: response(204), response: page(413)).finding,
             .failure,
             "content was refused with 413 from nginx, not",
             "client_max_body_size 0;"
         ),
         Judged(
-            StreamingSeen(sent: 0, arrived: nil, after: .zero, answer: page(413)).finding,
+            StreamingEvidence(sent: 0, arrived: nil, after: .zero, response: page(413)).finding,
             .failure,
             "content was refused with 413 from nginx, not",
             "client_max_body_size 0;"
@@ -300,10 +318,10 @@ struct Judged: Sendable, CustomTestStringConvertible {
         Judged(speed(700_000, 650_000, trip: .milliseconds(100)), .ok),
         Judged(speed(100_000_000, 10_000_000, trip: .milliseconds(100)), .ok),
         Judged(speed(silent), .failure, "h1: no response"),
-        Judged(SilenceSeen(borne: .seconds(70), wasEnded: false).finding, .ok, "70s"),
-        Judged(SilenceSeen(borne: .seconds(60), wasEnded: true).finding, .ok, "60s"),
+        Judged(SilenceEvidence(borne: .seconds(70), wasEnded: false).finding, .ok, "70s"),
+        Judged(SilenceEvidence(borne: .seconds(60), wasEnded: true).finding, .ok, "60s"),
         Judged(
-            SilenceSeen(borne: .milliseconds(3_100), wasEnded: true).finding,
+            SilenceEvidence(borne: .milliseconds(3_100), wasEnded: true).finding,
             .warning,
             "3.1s",
             "client_body_timeout 60s;"
@@ -318,7 +336,7 @@ struct Judged: Sendable, CustomTestStringConvertible {
     private static func interim(
         _ fields: HTTPFields?,
         sent: Int64 = 0,
-        _ final: ProbeAnswer = taken
+        _ final: ProbeResponse = taken
     ) -> Finding {
         let first = fields.map {
             ClientInterim(
@@ -327,15 +345,15 @@ struct Judged: Sendable, CustomTestStringConvertible {
                 sent: sent
             )
         }
-        return InterimSeen(version: .http1, first: first, answer: final).finding
+        return InterimEvidence(version: .http1, first: first, response: final).finding
     }
 
     private static let conflict = problem(409, "mismatching-offset", [.uploadOffset: "0"])
     private static let unknown = problem(404, "unknown-upload")
 
     private static func crossOrigin(
-        _ preflight: ProbeAnswer,
-        _ creation: ProbeAnswer = answer(
+        _ preflight: ProbeResponse,
+        _ creation: ProbeResponse = response(
             201,
             [
                 .accessControlAllowOrigin: "https://app",
@@ -343,7 +361,7 @@ struct Judged: Sendable, CustomTestStringConvertible {
             ]
         )
     ) -> Finding {
-        CrossOriginSeen(origin: "https://app", preflight: preflight, creation: creation).finding
+        CrossOriginEvidence(origin: "https://app", preflight: preflight, creation: creation).finding
     }
 
     private static let allowing: HTTPFields = [
@@ -353,10 +371,11 @@ struct Judged: Sendable, CustomTestStringConvertible {
 
     private static func tus(
         _ options: HTTPFields,
-        _ creation: ProbeAnswer?,
-        _ retrieval: ProbeAnswer?
+        _ creation: ProbeResponse?,
+        _ retrieval: ProbeResponse?
     ) -> Finding {
-        TusSeen(options: answer(204, options), creation: creation, retrieval: retrieval).finding
+        TusEvidence(options: response(204, options), creation: creation, retrieval: retrieval)
+            .finding
     }
 
     private static let tusSpoken: HTTPFields = [.tusVersion: "1.0.0"]
@@ -380,49 +399,53 @@ struct Judged: Sendable, CustomTestStringConvertible {
             "apt remove libnginx-mod-http-interim"
         ),
         Judged(
-            ErrorsSeen(conflict: conflict, unknown: unknown).finding,
+            ErrorsEvidence(conflict: conflict, unknown: unknown).finding,
             .ok,
             "409 and 404 arrive"
         ),
         Judged(
-            ErrorsSeen(conflict: page(409), unknown: unknown).finding,
+            ErrorsEvidence(conflict: page(409), unknown: unknown).finding,
             .failure,
             "the gateway's 409",
             "fastcgi_intercept_errors off;"
         ),
         Judged(
-            ErrorsSeen(conflict: conflict, unknown: page(404)).finding,
+            ErrorsEvidence(conflict: conflict, unknown: page(404)).finding,
             .failure,
             "the gateway's 404",
             "fastcgi_intercept_errors off;"
         ),
-        Judged(crossOrigin(answer(200, allowing)), .ok, "https://app may upload"),
+        Judged(crossOrigin(response(200, allowing)), .ok, "https://app may upload"),
         Judged(crossOrigin(page(401)), .failure, "401 from nginx", "$spoolgate_realm"),
         Judged(crossOrigin(page(405)), .failure, "cors: {origins: [\"https://app\"]}"),
-        Judged(crossOrigin(answer(204)), .failure, "may not upload", "cors:"),
+        Judged(crossOrigin(response(204)), .failure, "may not upload", "cors:"),
         Judged(
-            crossOrigin(answer(204, [.accessControlAllowOrigin: "https://app"])),
+            crossOrigin(response(204, [.accessControlAllowOrigin: "https://app"])),
             .failure,
             "PATCH"
         ),
-        Judged(crossOrigin(answer(200, allowing), answer(201)), .failure, "not read Location"),
+        Judged(crossOrigin(response(200, allowing), response(201)), .failure, "not read Location"),
         Judged(tus([:], nil, nil), .skipped, "not enabled"),
-        Judged(tus(tusSpoken, answer(201), answer(204, [.uploadOffset: "0"])), .ok, "tus 1.0.0"),
+        Judged(
+            tus(tusSpoken, response(201), response(204, [.uploadOffset: "0"])),
+            .ok,
+            "tus 1.0.0"
+        ),
         Judged(tus(tusSpoken, page(413), nil), .failure, "creation failed: 413 from nginx"),
         Judged(
-            tus(tusSpoken, answer(201), silent),
+            tus(tusSpoken, response(201), silent),
             .failure,
             "offset retrieval failed: no response"
         ),
-        Judged(CleanupSeen(cancelled: 1, left: []).finding, .ok, "1 upload cancelled"),
+        Judged(CleanupEvidence(cancelled: 1, left: []).finding, .ok, "1 upload cancelled"),
         Judged(
-            CleanupSeen(cancelled: 2, left: [], unnamed: 1).finding,
+            CleanupEvidence(cancelled: 2, left: [], unnamed: 1).finding,
             .warning,
             "2 uploads cancelled; 1 may be left",
             "limits.max-age"
         ),
         Judged(
-            CleanupSeen(cancelled: 3, left: [("https://a/b", silent)]).finding,
+            CleanupEvidence(cancelled: 3, left: [("https://a/b", silent)]).finding,
             .failure,
             "3 uploads cancelled, 1 left",
             "curl -X DELETE https://a/b"

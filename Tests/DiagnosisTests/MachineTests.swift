@@ -116,9 +116,9 @@ import Testing
         _ workers: Set<Credentials>,
         _ mode: UInt32 = 0o660,
         directory: UInt32 = 0o755
-    ) -> SocketSeen {
+    ) -> SocketEvidence {
         let way = [facts("/", 0o755), facts("/run", directory), facts("/run/s.sock", mode)]
-        return SocketSeen(way: PathWay(path: "/run/s.sock", facts: way), workers: workers)
+        return SocketEvidence(way: PathWay(path: "/run/s.sock", facts: way), workers: workers)
     }
 
     @Test(
@@ -145,7 +145,7 @@ import Testing
         var deaf = Self.socket([])
         deaf.isListening = false
         #expect(deaf.finding.fixes.first?.contains("systemctl start") == true)
-        let absent = SocketSeen(path: "/nowhere/at/all.sock", workers: [])
+        let absent = SocketEvidence(path: "/nowhere/at/all.sock", workers: [])
         #expect(absent.finding.level == .failure && !absent.isListening)
         #expect(absent.finding.text == "/nowhere/at/all.sock does not exist (/nowhere is missing)")
     }
@@ -172,7 +172,7 @@ import Testing
     @Test("room is the free space above the reserve, up to the quota")
     func room() {
         func finding(free: Int64, quota: Int64 = 0) -> Finding {
-            RoomSeen(
+            RoomEvidence(
                 path: "/s",
                 user: "u",
                 free: free,

@@ -16,14 +16,14 @@ struct ProbeTests {
                 while var request = try connection.receiveHead() {
                     try connection.receiveContent(of: &request)
                     let isOld = request.number < 1
-                    try connection.answer(
+                    try connection.response(
                         request.method == "POST" && !isOld ? settled : "404 Not Found"
                     )
                 }
             }
             let url = try #require(ProbeURL(origin.base + "/files/"))
             let findings = Monitor<[Finding]>([])
-            UploadProbe(ProbeQuestion(url), isStopped: { false }) { finding in
+            UploadProbe(ProbeOptions(url), isStopped: { false }) { finding in
                 findings.update { $0.append(finding) }
             }
             .run()

@@ -15,7 +15,7 @@ import Testing
         _ level: Finding.Level,
         _ words: String...
     ) -> Judged {
-        var judged = Judged(ReceiveSeen(path: path, nginx: nginx).finding, level)
+        var judged = Judged(ReceiveEvidence(path: path, nginx: nginx).finding, level)
         judged.words = words
         return judged
     }
@@ -93,7 +93,7 @@ import Testing
 
     @Test("a finding about a route begins with its name")
     func route() {
-        let finding = ReceiveSeen(route: "a", path: .off).finding
+        let finding = ReceiveEvidence(route: "a", path: .off).finding
         #expect(finding.name == "receive" && finding.text.hasPrefix("a: not in use: "))
     }
 }

@@ -98,7 +98,7 @@ import Testing
             (
                 "server_tokens off;", "server_tokens off; client_body_early_read 1;", "fail",
                 "'client_body_early_read 1;' at /etc/nginx/nginx.conf:",
-                "nginx buffers content before it chooses the location", Fix.lateBody
+                "nginx buffers content before it chooses the location", Fix.lateContent
             ),
             (
                 "client_max_body_size 0;", "client_max_body_size 8m;", "fail",

@@ -115,12 +115,12 @@ import Testing
         func all(_ changes: [String: String]) -> [String: String] {
             Self.loaded.merging(changes) { $1 }
         }
-        let seen = UnitsSeen(
+        let seen = UnitsEvidence(
             service: all(one.service),
             socket: all(one.socket),
             purge: all(one.purge)
         )
-        let findings = UnitsSeen.findings(seen)
+        let findings = UnitsEvidence.findings(seen)
         #expect(findings.map(\.level) == one.levels)
         let text = findings.map(\.line).joined(separator: "\n")
         for word in one.words { #expect(text.contains(word), "\(text)") }
@@ -136,31 +136,35 @@ import Testing
                 separator: "\n"
             )
         }
-        let seen = try #require(UnitsSeen(shown: shown(["loaded", "bad-setting", "not-found"])))
+        let seen = try #require(
+            UnitsEvidence(shown: shown(["loaded", "bad-setting", "not-found"]))
+        )
         #expect(seen.service["LoadState"] == "loaded" && seen.service["Result"]?.isEmpty == true)
         #expect(seen.socket["LoadState"] == "bad-setting" && seen.run == .down)
-        #expect(UnitsSeen(shown: shown(["not-found", "not-found", "not-found"])) == nil)
-        #expect(UnitsSeen(shown: "") == nil)
-        #expect(UnitsSeen.findings(nil).map(\.level) == [.skipped])
+        #expect(UnitsEvidence(shown: shown(["not-found", "not-found", "not-found"])) == nil)
+        #expect(UnitsEvidence(shown: "") == nil)
+        #expect(UnitsEvidence.findings(nil).map(\.level) == [.skipped])
     }
 
     @Test(
         "only the daemon's own response proves that it serves",
         arguments: [
             (
-                DaemonSeen.Answer.status("OK: 0 receiving"), UnitsSeen.Run?.some(.running),
+                DaemonEvidence.Response.status("OK: 0 receiving"),
+                UnitsEvidence.Run?.some(.running),
                 Finding.Level.ok
             ),
             (.status("WARNING: 1 needs attention"), .running, .warning),
             (.status("CRITICAL: 0 receiving; spool-writable: x"), .running, .failure),
-            (.nobody, .running, .warning), (.nobody, .waiting, .skipped),
-            (.nobody, .down, .failure),
-            (.nobody, nil, .failure), (.denied, .running, .skipped),
+            (.noListener, .running, .warning), (.noListener, .waiting, .skipped),
+            (.noListener, .down, .failure),
+            (.noListener, nil, .failure), (.denied, .running, .skipped),
             (.silence("it took too long"), .running, .failure),
         ]
     )
-    func daemon(answer: DaemonSeen.Answer, run: UnitsSeen.Run?, level: Finding.Level) {
-        let finding = DaemonSeen(socket: "/run/admin.sock", answer: answer, run: run).finding
+    func daemon(response: DaemonEvidence.Response, run: UnitsEvidence.Run?, level: Finding.Level) {
+        let finding = DaemonEvidence(socket: "/run/admin.sock", response: response, run: run)
+            .finding
         #expect(finding.level == level)
         #expect([.ok, .skipped].contains(level) == finding.fixes.isEmpty)
     }

@@ -10,19 +10,19 @@ import Testing
         check: String = "upstream",
         target: String = "https://app.example:8443/base",
         authorities: String? = nil
-    ) -> UpstreamSeen {
-        var seen = UpstreamSeen(check: check, name: "photos", target: target)
+    ) -> UpstreamEvidence {
+        var seen = UpstreamEvidence(check: check, name: "photos", target: target)
         (seen.fault, seen.authorities) = (fault, authorities)
         return seen
     }
 
-    private static func tls(_ trouble: TLSTrouble) -> ClientFault {
+    private static func tls(_ trouble: TLSProblem) -> ClientFault {
         var fault = ClientFault(.noTLS, "words of OpenSSL")
         fault.tls = trouble
         return fault
     }
 
-    private static let words: [TLSTrouble: [String]] = [
+    private static let words: [TLSProblem: [String]] = [
         .expired: ["renew the certificate of app.example:8443", "-noout -dates"],
         .notYetValid: ["clock"],
         .authority: ["routes.photos.tls.ca: a PEM file", "self-signed"],
@@ -40,9 +40,9 @@ import Testing
 
     @Test(
         "each TLS failure has its own advice, which never says to start a running program",
-        arguments: TLSTrouble.allCases
+        arguments: TLSProblem.allCases
     )
-    func troubles(trouble: TLSTrouble) throws {
+    func troubles(trouble: TLSProblem) throws {
         let finding = Self.seen(Self.tls(trouble)).finding
         #expect(finding.level == .failure)
         #expect(finding.text == "photos: https://app.example:8443/base: words of OpenSSL")
@@ -111,7 +111,7 @@ import Testing
     @Test(
         "OpenSSL's and libcurl's messages for a handshake",
         arguments: [
-            ("error:0A00010B:SSL routines::wrong version number", TLSTrouble.notTLS),
+            ("error:0A00010B:SSL routines::wrong version number", TLSProblem.notTLS),
             ("error:0A0000C6:SSL routines::packet length too long", .notTLS),
             ("OpenSSL SSL_connect: SSL_ERROR_SYSCALL in connection to a:1", .ended),
             ("Recv failure: Connection reset by peer", .ended),
@@ -119,19 +119,19 @@ import Testing
             ("error:0A000410:SSL routines::sslv3 alert handshake failure", .handshake),
         ]
     )
-    func handshakes(text: String, trouble: TLSTrouble) {
-        #expect(TLSTrouble(handshake: text) == trouble)
+    func handshakes(text: String, trouble: TLSProblem) {
+        #expect(TLSProblem(handshake: text) == trouble)
     }
 
     @Test(
         "OpenSSL's verification codes, and libcurl's message for a host name",
         arguments: [
-            (10, "", TLSTrouble.expired), (9, "", .notYetValid), (18, "", .authority),
+            (10, "", TLSProblem.expired), (9, "", .notYetValid), (18, "", .authority),
             (19, "", .authority), (20, "", .authority), (23, "", .distrust),
             (1, "SSL: no alternative certificate subject name matches target host name 'a'", .name),
         ]
     )
-    func verifications(number: Int, text: String, trouble: TLSTrouble) {
-        #expect(TLSTrouble(verification: number, text) == trouble)
+    func verifications(number: Int, text: String, trouble: TLSProblem) {
+        #expect(TLSProblem(verification: number, text) == trouble)
     }
 }

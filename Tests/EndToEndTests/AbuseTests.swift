@@ -52,11 +52,11 @@ struct AbuseTests {
         ]
         let cases = appends.map { ("PATCH", resource, $0, $1, $2) } + others
         for (method, target, fields, content, statuses) in cases {
-            let answer = try sandbox.ask(method, target, fields, content: content)
-            #expect(statuses.contains(answer.status), "\(method) \(target) \(fields)")
+            let response = try sandbox.ask(method, target, fields, content: content)
+            #expect(statuses.contains(response.status), "\(method) \(target) \(fields)")
             if method != "HEAD" {
                 #expect(
-                    answer["content-type"] == "application/problem+json"
+                    response["content-type"] == "application/problem+json"
                         || target.contains(".."),
                     "\(method) \(target) \(fields)"
                 )
@@ -102,9 +102,9 @@ struct AbuseTests {
         let resource = try sandbox.create("/files/early.bin")
         let client = try sandbox.startAppend(resource, offset: 77, length: 50_000_000)
         for _ in 0..<4 where client.send(Data(count: 1 << 20)) {}
-        let answer = try client.read()
-        #expect(answer.status == 409)
-        #expect(answer["upload-offset"] == "0")
+        let response = try client.read()
+        #expect(response.status == 409)
+        #expect(response["upload-offset"] == "0")
     }
 
     @Test("a storm of malformed requests leaves memory and descriptor counts flat")
@@ -133,8 +133,8 @@ struct AbuseTests {
                     client.cut(reset: true)
                     continue
                 }
-                let answer = try? client.read()
-                #expect(answer.map { (400..<500).contains($0.status) } ?? true)
+                let response = try? client.read()
+                #expect(response.map { (400..<500).contains($0.status) } ?? true)
             }
         }
         try wave()

@@ -28,11 +28,11 @@ struct AdminTests {
         // 127.0.0.2 acts as another machine.
         for (address, status) in [("127.0.0.1", "200"), ("127.0.0.2", "403")] {
             for name in ["", "live", "ready", "metrics", "status"] {
-                let answer = try sandbox.curl([
+                let response = try sandbox.curl([
                     "--interface", address, "-o", "/dev/null", "-w", "%{http_code}",
                     "http://127.0.0.1:\(sandbox.port)\(Self.prefix)\(name)",
                 ])
-                #expect(answer.output == status, "\(name) from \(address): \(answer.errors)")
+                #expect(response.output == status, "\(name) from \(address): \(response.errors)")
             }
         }
     }
@@ -234,7 +234,7 @@ struct AdminTests {
     }
 
     @Test("without a daemon, status says so and exits with 69, for Nagios 2")
-    func nobody() throws {
+    func noListener() throws {
         let sandbox = try Sandbox()
         sandbox.kill()
         let screen = try sandbox.spoolgate("status")

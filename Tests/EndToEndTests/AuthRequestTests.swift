@@ -16,7 +16,7 @@ struct AuthRequestTests {
                 let user = ["Bearer a": "alice", "Bearer b": "bob"][
                     request.values("authorization").first ?? ""
                 ]
-                try connection.answer(
+                try connection.response(
                     user == nil ? "401 Unauthorized" : "204 No Content",
                     fields: user.map(fields) ?? ["WWW-Authenticate: Bearer", "X-App: 1"],
                     content: user == nil ? "who are you?" : "",
@@ -120,7 +120,7 @@ struct AuthRequestTests {
                 if takes {
                     taken.withLock { $0.append(String(decoding: request.content, as: UTF8.self)) }
                 }
-                try connection.answer(takes ? "200 OK" : "503 Service Unavailable")
+                try connection.response(takes ? "200 OK" : "503 Service Unavailable")
             }
         }
         let file = FileManager.default.temporaryDirectory.appending(path: UUID().uuidString).path()

@@ -52,7 +52,7 @@ struct BackendTests {
         let sandbox = try Sandbox(routeSettings: ["digest: sha-256"])
         let name = "Grün  \"1\" " + String(repeating: "é", count: 120) + ".tar.gz"
         let encoded = name.addingPercentEncoding(withAllowedCharacters: .alphanumerics) ?? ""
-        let answer = try sandbox.ask(
+        let response = try sandbox.ask(
             "POST",
             "/files/x",
             [
@@ -61,7 +61,7 @@ struct BackendTests {
             ],
             content: Data("hello\n".utf8)
         )
-        #expect(answer.status == 201)
+        #expect(response.status == 201)
         let tus = try sandbox.ask(
             "POST",
             "/files/",

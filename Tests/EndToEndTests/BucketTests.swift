@@ -46,7 +46,7 @@ struct BucketTests {
             _ target: String,
             _ content: Data,
             _ fields: [String] = []
-        ) throws -> (id: String, resource: String, answer: WireClient.Answer) {
+        ) throws -> (id: String, resource: String, response: WireClient.Answer) {
             let resource = try sandbox.create(target, fields)
             let id = String(resource.split(separator: "/").last ?? "")
             return (id, resource, try sandbox.append(resource, content))
@@ -84,7 +84,7 @@ struct BucketTests {
         let names = [("plain.txt", "plain.txt"), ("%C3%BC%20%26%20%20b.txt", "ü &  b.txt")]
         for (name, kept) in names {
             let content = Data("content of \(name)".utf8)
-            let (id, _, answer) = try stage.upload(
+            let (id, _, response) = try stage.upload(
                 "/files/\(name)",
                 content,
                 [
@@ -93,9 +93,9 @@ struct BucketTests {
                     "x-amz-acl: public-read", "x-amz-copy-source: /drop/other",
                 ]
             )
-            #expect(answer.status == 201)
+            #expect(response.status == 201)
             #expect(
-                answer.text
+                response.text
                     == "{\"id\":\"\(id)\",\"name\":\"\(kept)\",\"length\":\(content.count)}\n"
             )
             let key = "\(encoded)\(id)-\(name)"
@@ -114,17 +114,17 @@ struct BucketTests {
             ),
             ("inline; filename=\"ü.txt\"", "%C3%BC.txt", "inline; filename*=utf-8''%c3%bc.txt"),
         ] {
-            let (id, _, answer) = try stage.upload(
+            let (id, _, response) = try stage.upload(
                 "/files/x",
                 Data([1]),
                 ["Content-Disposition: \(disposition)"]
             )
-            #expect(answer.status == 201, "\(stage.sandbox.log.suffix(1_000))")
+            #expect(response.status == 201, "\(stage.sandbox.log.suffix(1_000))")
             let fields = try bucket.fields("\(encoded)\(id)-\(key)")
             #expect(fields.contains("content-disposition: \(kept)\r\n"), "\(fields)")
         }
-        let (id, _, answer) = try stage.upload("/files/empty", Data())
-        #expect(answer.status == 201)
+        let (id, _, response) = try stage.upload("/files/empty", Data())
+        #expect(response.status == 201)
         #expect(try bucket.fields("\(encoded)\(id)-empty").contains("content-length: 0\r\n"))
         let small = try stage.sandbox.ask("PUT", "/files/small.bin", content: Data([1, 2, 3]))
         #expect(small.status == 201)
@@ -187,7 +187,7 @@ struct BucketTests {
                 ),
                 sink: Ignorance()
             )
-            #expect(outcome == .answered)
+            #expect(outcome == .responded)
             #expect(try bucket.content("\(id)-a.bin") == Data(bytes))
         }
         #expect(try bucket.keys().count == 1)
@@ -208,10 +208,10 @@ struct BucketTests {
         let stage = try Stage(bucket.url)
         try Stage.write("wrong", to: stage.keyFile)
         let content = Data("x".utf8)
-        let (_, resource, answer) = try stage.upload("/files/a", content)
-        #expect(answer.status == 503)
-        #expect(answer["upload-complete"] == "?0")
-        #expect(!answer.text.contains("127.0.0.1"))
+        let (_, resource, response) = try stage.upload("/files/a", content)
+        #expect(response.status == 503)
+        #expect(response["upload-complete"] == "?0")
+        #expect(!response.text.contains("127.0.0.1"))
         let log = stage.sandbox.log
         #expect(log.contains("the store responded with 403 (SignatureDoesNotMatch)"))
         #expect(log.contains("s3.credentials"))
@@ -225,8 +225,8 @@ struct BucketTests {
     func missingBucket() throws {
         let store = try SharedStore.bucket("earlier").store
         let stage = try Stage("\(store.url)/later", ["reply: accepted"])
-        let (_, _, answer) = try stage.upload("/files/a", Data("x".utf8))
-        #expect(answer.status == 202)
+        let (_, _, response) = try stage.upload("/files/a", Data("x".utf8))
+        #expect(response.status == 202)
         try eventually("deferred") {
             stage.sandbox.log.contains("(NoSuchBucket); create the bucket")
         }
@@ -289,8 +289,8 @@ struct BucketTests {
         let stage = try Stage("\(way.base)/\(bucket.name)", ["reply: accepted"])
         let (_, content) = try stage.sandbox.randomFile(12_000_000)
         // A POST is retried as well, which is safe for a bucket.
-        let (id, _, answer) = try stage.upload("/files/a", content)
-        #expect(answer.status == 202)
+        let (id, _, response) = try stage.upload("/files/a", content)
+        #expect(response.status == 202)
         try eventually("the store has it") { loss.update { $0.isHeld } }
         #expect(try bucket.keys() == ["\(id)-a"])
         if isKilled { try stage.sandbox.crash() }
@@ -318,8 +318,8 @@ struct BucketTests {
             proxy.restore()
             proxy.hold(at: 1_000_000 * round)
             let before = proxy.passed
-            let (id, _, answer) = try stage.upload("/files/a", content)
-            #expect(answer.status == 202)
+            let (id, _, response) = try stage.upload("/files/a", content)
+            #expect(response.status == 202)
             try eventually("the delivery has started") {
                 proxy.passed - before >= 1_000_000 * round
             }
@@ -353,8 +353,8 @@ struct BucketTests {
                 let head = [request.line] + request.fieldLines + ["Connection: close", "", ""]
                 guard store.send(Array(head.joined(separator: "\r\n").utf8) + request.content)
                 else { return }
-                var answer: [UInt8] = []
-                while let part = store.receive(), !part.isEmpty { answer += part }
+                var response: [UInt8] = []
+                while let part = store.receive(), !part.isEmpty { response += part }
                 let isLost = loss.update { loss in
                     guard request.method == "PUT", !loss.isHeld else { return false }
                     loss.isHeld = true
@@ -364,7 +364,7 @@ struct BucketTests {
                     _ = loss.wait(until: .after(.seconds(300))) { $0.isReleased ? true : nil }
                     return
                 }
-                try connection.send(answer)
+                try connection.send(response)
             }
         }
     }

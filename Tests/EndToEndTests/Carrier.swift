@@ -34,10 +34,10 @@ struct WireCarrier: Carrier {
         let client = try WireClient(port: port)
         client.sendHead(method, target, fields + ["Content-Length: \(content.count)"])
         client.send(content.prefix(content.count / 3))
-        let answer = try client.readAny()
+        let response = try client.readAny()
         try eventually("content has arrived", isEnough)
         client.cut(reset: true)
-        return answer
+        return response
     }
 
     func ask(
@@ -71,7 +71,7 @@ struct CurlCarrier: Carrier {
             ["--limit-rate", "8M"] + arguments,
             log: directory.appending(path: "curl.log")
         )
-        let answer: WireClient.Answer = try eventually("a response over HTTP/2") {
+        let response: WireClient.Answer = try eventually("a response over HTTP/2") {
             try responses(head).first
         }
         try eventually("content has arrived", isEnough)
@@ -79,7 +79,7 @@ struct CurlCarrier: Carrier {
         guard curl.wait() == -SIGKILL else {
             throw WireClient.Broken(description: "curl exited before it was killed")
         }
-        return answer
+        return response
     }
 
     func ask(

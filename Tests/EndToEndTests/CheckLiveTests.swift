@@ -188,8 +188,8 @@ struct CheckLiveTests {
         let get = try sandbox.ask("GET", "/files/a")
         #expect(get.status == 508)
         let resource = try sandbox.create("/files/a")
-        let answer = try sandbox.append(resource, Data(repeating: 7, count: 200_000))
-        #expect(answer.status == 508)
+        let response = try sandbox.append(resource, Data(repeating: 7, count: 200_000))
+        #expect(response.status == 508)
         #expect(sandbox.log.contains("request loop detected"))
     }
 

@@ -123,8 +123,8 @@ struct ClientTests {
             let proxy = world.proxy(way)
             let passed = proxy.passed
             proxy.cut(at: (0..<3).map { _ in passed + Int.random(in: places, using: &random) })
-            let answer = try await world.upload(body, way, name).run()
-            #expect(answer.status.code == 201, "\(way.testDescription)")
+            let response = try await world.upload(body, way, name).run()
+            #expect(response.status.code == 201, "\(way.testDescription)")
             #expect(proxy.cutsLeft == 0)
             proxy.cut(at: [])
             let delivered = try world.delivered(name)
@@ -145,8 +145,8 @@ struct ClientTests {
         let proxy = world.proxy(way)
         let places = (0..<20).map { _ in Int.random(in: 0..<(24 << 20), using: &random) }
         proxy.cut(at: places) { [events = world.events] in !ClientWorld.isDiscouraged(events) }
-        let answer = try await world.upload(body, way, "film.mkv").run()
-        #expect(answer.status.code == 201)
+        let response = try await world.upload(body, way, "film.mkv").run()
+        #expect(response.status.code == 201)
         #expect(proxy.cutsLeft == 0)
         #expect(try world.delivered("film.mkv") == [file.bytes])
         let waits = world.events.update { $0 }.filter {
@@ -195,8 +195,8 @@ struct ClientTests {
         let file = try world.sandbox.randomFile(24 << 20)
         let way = ClientWay(version: 10, creation: .plain, isStream: false, http: .http1)
         world.proxy.cut(at: [1 << 20, 3 << 20])
-        let answer = try await world.upload(.file(file.url.path()), way, "plain.bin").run()
-        #expect(answer.status.code == 201)
+        let response = try await world.upload(.file(file.url.path()), way, "plain.bin").run()
+        #expect(response.status.code == 201)
         #expect(world.proxy.cutsLeft == 0)
         #expect(try world.delivered("plain.bin") == [file.bytes])
     }
@@ -243,12 +243,12 @@ struct ClientTests {
             world.proxy.hold(at: nil)
             if isGone { try Upload.remove(token, options: world.options(way)) }
             let events = Monitor<[Upload.Event]>([])
-            let answer = try await Upload.resume(
+            let response = try await Upload.resume(
                 from: token,
                 body: .file(file.url.path()),
                 options: world.options(way)
             ) { event in events.update { $0.append(event) } }.run()
-            #expect(answer.status.code == 201)
+            #expect(response.status.code == 201)
             let anew = events.update { $0 }.contains {
                 if case .begunAnew = $0 { true } else { false }
             }

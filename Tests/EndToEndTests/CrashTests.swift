@@ -35,8 +35,8 @@ struct CrashTests {
             }
             offset = told
         }
-        let answer = try sandbox.append(resource, offset: offset, bytes.suffix(from: offset))
-        #expect(answer.status == 201)
+        let response = try sandbox.append(resource, offset: offset, bytes.suffix(from: offset))
+        #expect(response.status == 201)
         let delivered = try sandbox.delivered()
         #expect(delivered.count == 1)
         #expect(try delivered.first.map { try Data(contentsOf: $0) == bytes } == true)
@@ -103,8 +103,8 @@ struct CrashTests {
         let sandbox = try Sandbox(routeSettings: ["limits: {max-size: 64MiB}"])
         try sandbox.reload(replacing: "max-size: 64MiB", with: "max-sizes: 1MiB")
         #expect(sandbox.log.contains("unknown setting"))
-        let answer = try sandbox.ask("PUT", "/files/big.bin", content: Data(count: 2 << 20))
-        #expect(answer.status == 201)
+        let response = try sandbox.ask("PUT", "/files/big.bin", content: Data(count: 2 << 20))
+        #expect(response.status == 201)
     }
 
     @Test("purge next to a running daemon removes expired uploads and keeps those in use")

@@ -36,8 +36,8 @@ struct CrossOriginTests {
         ])
     }
 
-    private func told(_ answer: WireClient.Answer) -> [String] {
-        answer.fields.map { $0.name.lowercased() }.filter { $0.hasPrefix("access-control-") }
+    private func told(_ response: WireClient.Answer) -> [String] {
+        response.fields.map { $0.name.lowercased() }.filter { $0.hasPrefix("access-control-") }
     }
 
     /// A page's upload in two steps with preflights; `login` are curl's options.
@@ -54,12 +54,12 @@ struct CrossOriginTests {
                 ["-X", method, "-T", part.path(), url] + all.flatMap { ["-H", $0] } + login
             )
         }
-        func expectAllowed(_ answer: WireClient.Answer) {
-            #expect(answer["access-control-allow-origin"] == Self.app)
-            #expect(answer["access-control-allow-credentials"] == "true")
-            let exposed = answer["access-control-expose-headers"] ?? ""
+        func expectAllowed(_ response: WireClient.Answer) {
+            #expect(response["access-control-allow-origin"] == Self.app)
+            #expect(response["access-control-allow-credentials"] == "true")
+            let exposed = response["access-control-expose-headers"] ?? ""
             #expect(exposed.hasPrefix("Location, ") && exposed.hasSuffix(", X-App"))
-            #expect(answer["vary"] == "Origin")
+            #expect(response["vary"] == "Origin")
         }
         let created = try send("POST", url, ["Upload-Complete: ?0"], 0..<100_000)
         #expect(created.status == 201)
@@ -68,7 +68,7 @@ struct CrossOriginTests {
         let asked = try preflight(resource, from: Self.app)
         #expect(asked.status == 200)
         #expect(asked["access-control-allow-origin"] == Self.app)
-        let answer = try send(
+        let response = try send(
             "PATCH",
             resource,
             [
@@ -77,8 +77,8 @@ struct CrossOriginTests {
             ],
             100_000..<300_000
         )
-        #expect(answer.status == 201)
-        expectAllowed(answer)
+        #expect(response.status == 201)
+        expectAllowed(response)
         #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [file.bytes])
     }
 
@@ -119,7 +119,7 @@ struct CrossOriginTests {
         let origin = try LoopbackOrigin { connection in
             while let request = try connection.receiveRequest() {
                 let isAlice = request.values("authorization") == ["Bearer a"]
-                try connection.answer(
+                try connection.response(
                     isAlice ? "204 No Content" : "401 Unauthorized",
                     fields: isAlice ? ["X-User: alice"] : ["WWW-Authenticate: Bearer"],
                     content: "",

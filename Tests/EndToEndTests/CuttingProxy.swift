@@ -131,7 +131,7 @@ final class CuttingProxy: Sendable {
                 if state.cuts != cuts { return 0 }
                 return state.allowance > done ? min(1 << 14, state.allowance - done) : nil
             }
-            guard let room, room > 0, let bytes = client.receive(atMost: room), !bytes.isEmpty
+            guard let room, room > 0, let bytes = client.receive(upTo: room), !bytes.isEmpty
             else { return }
             passed += bytes.count
             let count = bytes.count

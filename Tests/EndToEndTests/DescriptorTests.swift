@@ -49,20 +49,20 @@ struct DescriptorTests {
             clients.count { !$0.isReadable } == maximum
         }
         for _ in 0..<20 {
-            let (answer, seconds) = try Parallel.timed {
+            let (response, seconds) = try Parallel.timed {
                 try WireClient(port: sandbox.port, from: Self.victim).ask("HEAD", resource)
             }
-            #expect(answer.status == 204)
-            #expect(answer["upload-offset"] == "2")
+            #expect(response.status == 204)
+            #expect(response["upload-offset"] == "2")
             #expect(seconds < 5)
         }
         #expect(sandbox.daemon.footprint().descriptors < Self.limit)
         var whole = 0
         for client in clients {
             if client.isReadable {
-                let answer = try client.read()
-                #expect(answer.status == 503)
-                #expect(answer["retry-after"] != nil)
+                let response = try client.read()
+                #expect(response.status == 503)
+                #expect(response["retry-after"] != nil)
             } else {
                 client.send(Data(repeating: UInt8(ascii: "x"), count: 199_999))
                 #expect(try client.read().status == 201)

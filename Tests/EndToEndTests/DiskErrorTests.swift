@@ -62,8 +62,8 @@ struct DiskErrorTests {
             if fault.call != "ftruncate" {
                 try eventually("a call fails") { calls.injected > 0 }
             }
-            let answer = try world.sandbox.ask("GET", "/files/other")
-            #expect(answer.status == 201, "a request that is no upload depends on the disk")
+            let response = try world.sandbox.ask("GET", "/files/other")
+            #expect(response.status == 201, "a request that is no upload depends on the disk")
             // Some of the next requests also meet the failing disk.
             let seen = calls.injected
             try? eventually("more calls fail", seconds: 0.3) { calls.injected > seen + 20 }

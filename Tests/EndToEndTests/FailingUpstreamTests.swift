@@ -74,7 +74,7 @@ struct FailingUpstreamTests {
         }
         try expectFailing(sandbox, "none reached the upstream")
         let origin = try LoopbackOrigin(socketPath: socket) { connection in
-            while try connection.receiveRequest() != nil { try connection.answer("201 Created") }
+            while try connection.receiveRequest() != nil { try connection.response("201 Created") }
         }
         #expect(try sandbox.append(resource, offset: 5).status == 201)
         #expect(try sandbox.spoolgate("status", "--check").status == 0)

@@ -44,8 +44,8 @@ struct FewInodesTests {
 
     private func createUntilRefused() throws -> (made: Int, refusal: WireClient.Answer) {
         for made in 0..<Self.inodes {
-            let answer = try create()
-            if answer.status != 201 { return (made, answer) }
+            let response = try create()
+            if response.status != 201 { return (made, response) }
         }
         throw NeverHappened(description: "no creation was refused")
     }

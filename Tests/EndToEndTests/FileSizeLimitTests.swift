@@ -59,8 +59,8 @@ struct FileSizeLimitTests {
         #expect(sandbox.log.contains("File too large"))
         #expect(sandbox.log.contains("LimitFSIZE="))
         try limit.lift(from: sandbox)
-        let answer = try sandbox.append(resource, offset: bytes.count)
-        #expect(answer.status < 300, "\(answer.status) \(answer.text)")
+        let response = try sandbox.append(resource, offset: bytes.count)
+        #expect(response.status < 300, "\(response.status) \(response.text)")
         #expect(sandbox.daemon.process.isRunning)
         guard !isByPath else { return #expect(application.requests.count == 1) }
         let dropped = folder.names.filter { $0.contains("large") && !$0.hasSuffix(".json") }

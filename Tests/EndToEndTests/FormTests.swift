@@ -11,8 +11,8 @@ struct FormTests {
         "multipart: {fields: {source: gateway}, from-fields: {album: X-Album}}",
     ]
 
-    private func heard(_ answer: WireClient.Answer) throws -> [String: Any] {
-        try #require(JSONSerialization.jsonObject(with: answer.content) as? [String: Any])
+    private func heard(_ response: WireClient.Answer) throws -> [String: Any] {
+        try #require(JSONSerialization.jsonObject(with: response.content) as? [String: Any])
     }
 
     @Test(
@@ -26,17 +26,17 @@ struct FormTests {
         let fields = [
             "Content-Type: video/mp4", "X-Album: été", "Upload-Metadata: k w6kiCg==,source eA==",
         ]
-        let answer: WireClient.Answer
+        let response: WireClient.Answer
         if isPut {
-            answer = try sandbox.ask("PUT", "/files/index.php?album=7", fields, content: bytes)
+            response = try sandbox.ask("PUT", "/files/index.php?album=7", fields, content: bytes)
         } else {
             let resource = try sandbox.create("/files/index.php?album=7", fields)
             _ = try sandbox.append(resource, bytes.prefix(2 << 20), complete: false)
             let rest = bytes.suffix(from: 2 << 20)
-            answer = try sandbox.append(resource, offset: 2 << 20, rest)
+            response = try sandbox.append(resource, offset: 2 << 20, rest)
         }
-        #expect(answer.status == 202)
-        let heard = try heard(answer)
+        #expect(response.status == 202)
+        let heard = try heard(response)
         #expect(heard["method"] as? String == "POST")
         #expect(heard["uri"] as? String == "/files/index.php?album=7")
         let files = try #require(heard["files"] as? [String: [String: Any]])
@@ -72,13 +72,13 @@ struct FormTests {
             ("attachment; filename=\"a;b=c,d'e.txt\"", "a;b=c,d'e.txt"),
         ]
         for (disposition, name) in names {
-            let answer = try sandbox.ask(
+            let response = try sandbox.ask(
                 "POST",
                 "/files/index.php",
                 ["Content-Disposition: \(disposition)"],
                 content: Data()
             )
-            let heard = try heard(answer)
+            let heard = try heard(response)
             let files = try #require(heard["files"] as? [String: [String: Any]])
             #expect(files["file"]?["name"] as? String == name)
             #expect(files["file"]?["size"] as? Int == 0)
@@ -119,9 +119,9 @@ struct FormTests {
         )
         let (_, bytes) = try sandbox.randomFile(5 << 20)
         let resource = try sandbox.create("/files/index.php", ["Content-Type: video/mp4"])
-        let answer = try sandbox.append(resource, bytes)
-        #expect(answer.status == 202)
-        let post = try #require(try heard(answer)["post"] as? [String: String])
+        let response = try sandbox.append(resource, bytes)
+        #expect(response.status == 202)
+        let post = try #require(try heard(response)["post"] as? [String: String])
         let path = try #require(post["path"])
         #expect(path.hasPrefix(folder.path) && path.hasSuffix("-index.php"))
         #expect(post["size"] == "\(bytes.count)")

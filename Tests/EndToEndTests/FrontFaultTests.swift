@@ -66,9 +66,9 @@ struct FrontFaultTests {
     func noParameters() throws {
         let sandbox = try Sandbox(front: .nginxMistaken(.noParameters))
         for _ in 0..<3 {
-            let answer = try put(5, sandbox)
-            #expect(answer.status == 500)
-            #expect(answer.text.contains("REQUEST_METHOD"))
+            let response = try put(5, sandbox)
+            #expect(response.status == 500)
+            #expect(response.text.contains("REQUEST_METHOD"))
         }
         let told = lines("web server misconfigured", sandbox)
         #expect(told.count == 1, "\(sandbox.log)")
@@ -82,11 +82,11 @@ struct FrontFaultTests {
         let sandbox = try Sandbox(front: .nginxMistaken(.noOrigin))
         let port = sandbox.port
         let fields = ["Upload-Complete: ?0"]
-        let answers = Parallel.run(8) { _ in
+        let responses = Parallel.run(8) { _ in
             try WireClient(port: port).ask("POST", "/files/a.bin", fields, content: Data())
         }
-        for answer in answers {
-            #expect(try answer.get()["location"]?.hasPrefix("/files/") == true)
+        for response in responses {
+            #expect(try response.get()["location"]?.hasPrefix("/files/") == true)
         }
         let told = lines("SPOOLGATE_ORIGIN is not set", sandbox)
         #expect(told.count == 1, "\(sandbox.log)")

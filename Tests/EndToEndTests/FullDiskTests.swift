@@ -110,9 +110,9 @@ struct FullDiskTests {
         )
     }
 
-    private func expectFull(_ answer: WireClient.Answer) {
-        #expect(answer.status == 507)
-        #expect(answer["content-type"] == "application/problem+json")
+    private func expectFull(_ response: WireClient.Answer) {
+        #expect(response.status == 507)
+        #expect(response["content-type"] == "application/problem+json")
     }
 
     private func sendUntilAnswered(
@@ -122,8 +122,8 @@ struct FullDiskTests {
         var position = 0
         while position < content.count {
             if client.isReadable {
-                let answer = try client.readAny()
-                if answer.status >= 200 { return answer }
+                let response = try client.readAny()
+                if response.status >= 200 { return response }
             }
             let next = min(position + (1 << 18), content.count)
             client.sendChunk(content[position..<next])
@@ -184,9 +184,9 @@ struct FullDiskTests {
         try disk.leave(0, in: sandbox)
         #expect(try sandbox.offset(of: waiting) == 100_000)
         moments.goOn()
-        let answer = try sender.read()
-        #expect(answer.status == 201)
-        #expect(answer.content == LoopbackOrigin.answer(to: target))
+        let response = try sender.read()
+        #expect(response.status == 201)
+        #expect(response.content == LoopbackOrigin.response(to: target))
         let other = try sandbox.append(waiting, offset: 100_000)
         #expect(other.status == 201)
         try disk.leave(nil, in: sandbox)

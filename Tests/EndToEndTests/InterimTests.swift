@@ -58,9 +58,9 @@ struct InterimTests {
         var sent = 0
         while sent < 100 << 20, client.send(piece) { sent += piece.count }
         #expect(sent < 64 << 20)
-        let answer = try client.readAny()
-        #expect(answer.status == 409)
-        #expect(answer["connection"] == "close")
+        let response = try client.readAny()
+        #expect(response.status == 409)
+        #expect(response["connection"] == "close")
         #expect(try sandbox.offset(of: resource) == 0)
         let (file, _) = try sandbox.randomFile(100 << 20)
         let said = try sandbox.curl(

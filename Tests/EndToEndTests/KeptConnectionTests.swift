@@ -12,18 +12,18 @@ import Testing
 struct KeptConnectionTests {
     private struct Counter {
         var statuses: [Int: Int] = [:]
-        var isOver = false
+        var isEnded = false
     }
 
     private func sendMany(_ number: Int, port: Int, _ tally: Monitor<Counter>) throws {
         var client = try WireClient(port: port)
         var count = 0
-        while !tally.update({ $0.isOver }) {
+        while !tally.update({ $0.isEnded }) {
             count += 1
             let target = "/files/\(number)-\(count)"
             do {
-                let answer = try client.ask("PUT", target, content: Data("some bytes".utf8))
-                tally.update { $0.statuses[answer.status, default: 0] += 1 }
+                let response = try client.ask("PUT", target, content: Data("some bytes".utf8))
+                tally.update { $0.statuses[response.status, default: 0] += 1 }
             } catch is WireClient.Broken {
                 // While the daemon does not listen, nginx also closes its clients' connections (444).
                 client = try WireClient(port: port)
@@ -66,7 +66,7 @@ struct KeptConnectionTests {
             #expect(sandbox.daemon.wait() == 0)
             try sandbox.startAgain()
         }
-        tally.update { $0.isOver = true }
+        tally.update { $0.isEnded = true }
         for result in ended.wait(until: .after(.seconds(300)), { $0 }) ?? [] { try result.get() }
         let errors = try String(
             contentsOf: sandbox.directory.appending(path: "nginx/log/error.log"),

@@ -16,7 +16,7 @@ struct KillOracle {
     func faults(log: String?) throws -> [String] {
         var faults: [String] = []
         for client in clients {
-            if storesResponses, purges.isEmpty, client.creations.last?.end == .answered {
+            if storesResponses, purges.isEmpty, client.creations.last?.end == .responded {
                 client.checkReplay()
                 world.tally.replays += 1
             }
@@ -51,11 +51,13 @@ struct KillOracle {
                 ? Data(entry.content) == task.content : task.content.starts(with: entry.content)
             if !isRight { faults.append("the upstream received other bytes") }
         }
-        let most = task.method == "POST" ? 1 : attempts
-        if entries.count > most { faults.append("the upstream received it \(entries.count) times") }
+        let maximum = task.method == "POST" ? 1 : attempts
+        if entries.count > maximum {
+            faults.append("the upstream received it \(entries.count) times")
+        }
         if whole.count > 1 { world.tally.repeated += whole.count - 1 }
         switch creation.end {
-        case .answered:
+        case .responded:
             if whole.isEmpty {
                 faults.append("response sent, but the upstream does not have the upload")
             }

@@ -33,7 +33,7 @@ enum KillVictim: String, CaseIterable {
         return name.isEmpty ? allCases : allCases.filter { $0.rawValue == name }
     }()
 
-    var isAsked: Bool { Self.asked.contains(self) }
+    var isRequested: Bool { Self.asked.contains(self) }
 }
 
 struct Kill {
@@ -127,14 +127,14 @@ struct KillPlan {
         // A complete upload below `min-size` cannot be resumed.
         let size = Int.random(in: isCareful ? 0...400_000 : 131_072...1_500_000, using: &generator)
         // A response above 256 KiB is streamed instead of stored.
-        let answer = generator.once(in: 3) ? Int.random(in: 0...400_000, using: &generator) : 0
+        let response = generator.once(in: 3) ? Int.random(in: 0...400_000, using: &generator) : 0
         var pace = generator.once(in: 2) ? Int.random(in: 0...3_000, using: &generator) : 0
         // Long enough for heartbeats.
         if generator.once(in: 25) { pace = 90_000 }
         return ResumingClient.Task(
             number: number,
             method: generator.once(in: 2) ? "PUT" : "POST",
-            target: "/files/\(seed)-\(number)-*?answer=\(answer)&pace=\(pace)",
+            target: "/files/\(seed)-\(number)-*?answer=\(response)&pace=\(pace)",
             content: generator.content(size),
             isCareful: isCareful,
             version: [8, 9, 10].randomElement(using: &generator) ?? 10,

@@ -12,7 +12,7 @@ struct KillTests {
     // Long because of its number of rounds, each with its own crash.
     @Test(
         "a crash of the daemon at any moment breaks no promise",
-        .enabled(if: KillVictim.gateway.isAsked),
+        .enabled(if: KillVictim.gateway.isRequested),
         arguments: [("power-cut", 12), ("process", 6)]
     )
     func rounds(promise: String, usually: Int) throws {
@@ -21,7 +21,7 @@ struct KillTests {
 
     @Test(
         "a crash of nginx's worker at any moment breaks no promise",
-        .enabled(if: KillVictim.worker.isAsked)
+        .enabled(if: KillVictim.worker.isRequested)
     )
     func worker() throws {
         try run(KillPlan.seeds(usually: 6), promise: "power-cut", manner: .worker)

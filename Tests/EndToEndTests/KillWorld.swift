@@ -19,7 +19,7 @@ struct KillTally {
     var uploads = 0
     var retrievals = 0
     var reports = 0
-    var answered = 0
+    var responded = 0
     var held = 0
     var purged = 0
     var repeated = 0
@@ -32,7 +32,7 @@ struct KillTally {
             )
         }
         return """
-            \(rounds) rounds, \(uploads) uploads: \(answered) answered, \(held) held and told so, \
+            \(rounds) rounds, \(uploads) uploads: \(responded) answered, \(held) held and told so, \
             \(purged) purged and begun again; \(retrievals) offsets retrieved, \(reports) reported \
             meanwhile, \(replays) responses replayed, \(repeated) safe deliveries repeated
             kills: \(list(kills)); \(idleKills) with nothing under way; \(killsWithFile) while nginx had an \
@@ -200,7 +200,7 @@ final class KillWorld {
             tally.retrievals += client.retrievals
             tally.reports += client.reports
             switch client.creations.last?.end {
-            case .answered: tally.answered += 1
+            case .responded: tally.responded += 1
             case .unknown: tally.held += 1
             default: break
             }

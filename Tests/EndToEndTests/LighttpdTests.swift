@@ -10,8 +10,8 @@ struct LighttpdTests {
     func plainUpload() throws {
         let sandbox = try Sandbox(front: .lighttpd)
         let (_, bytes) = try sandbox.randomFile(20 << 20)
-        let answer = try sandbox.ask("PUT", "/files/plain.bin", content: bytes)
-        #expect(answer.status == 201)
+        let response = try sandbox.ask("PUT", "/files/plain.bin", content: bytes)
+        #expect(response.status == 201)
         #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [bytes])
     }
 
@@ -79,12 +79,12 @@ struct LighttpdTests {
     func withoutInterimOverHTTP2() throws {
         let sandbox = try Sandbox(front: .lighttpd)
         let file = try sandbox.randomFile(3 << 20)
-        let answer = try sandbox.curl([
+        let response = try sandbox.curl([
             "--http2-prior-knowledge", "-D", "-", "-T", file.url.path(), "-H",
             "Upload-Draft-Interop-Version: 10", "-H", "Upload-Complete: ?1",
             "http://127.0.0.1:\(sandbox.port)/files/h2.bin",
         ])
-        #expect(answer.output.hasPrefix("HTTP/2 201"), "\(answer.output) \(answer.errors)")
+        #expect(response.output.hasPrefix("HTTP/2 201"), "\(response.output) \(response.errors)")
         #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [file.bytes])
     }
 }

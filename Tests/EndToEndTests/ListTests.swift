@@ -25,13 +25,13 @@ struct ListTests {
         "an upload that the upstream refused is not listed as delivered, and its status is shown",
         arguments: [("201 Created", "delivered"), ("413 Content Too Large", "refused")]
     )
-    func answered(status: String, word: String) throws {
+    func responded(status: String, word: String) throws {
         let code = try #require(Int(status.prefix(3)))
         let origin = try LoopbackOrigin(status: status, content: "said")
         let sandbox = try Sandbox(upstream: origin.base)
         let resource = try sandbox.create("/files/a.bin")
-        let answer = try sandbox.append(resource, Data("content".utf8))
-        #expect(answer.status == code)
+        let response = try sandbox.append(resource, Data("content".utf8))
+        #expect(response.status == code)
         #expect(try row(sandbox)["STATE"] == "\(word) \(code)")
         let object = try listed(sandbox)
         #expect(object["state"] as? String == word)
@@ -71,8 +71,8 @@ struct ListTests {
     func waiting() throws {
         let sandbox = try Sandbox(upstream: "http://127.0.0.1:1")
         let resource = try sandbox.create("/files/a.bin")
-        let answer = try sandbox.append(resource, Data("content".utf8))
-        #expect(answer.status == 502)
+        let response = try sandbox.append(resource, Data("content".utf8))
+        #expect(response.status == 502)
         let cells = try row(sandbox)
         #expect((cells["STATE"], cells["NEXT"]) == ("deferred", "client"))
         let object = try listed(sandbox)

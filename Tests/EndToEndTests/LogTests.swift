@@ -18,13 +18,13 @@ struct LogTests {
             extra: ["log-level: debug", "events: {to: journal}"],
             launcher: [Command.find("sh") ?? "sh"] + Self.launcher(stream).dropFirst()
         )
-        let answer = try sandbox.ask(
+        let response = try sandbox.ask(
             "PUT",
             "/files/a%20b.txt\u{202e}x=%22\u{9b}",
             ["Upload-Complete: ?1", "Upload-Draft-Interop-Version: 6"],
             content: Data(repeating: 7, count: 300_000)
         )
-        #expect(answer.status == 201)
+        #expect(response.status == 201)
         try eventually("the events are logged: \(sandbox.log.suffix(2_000))") {
             // The daemon says that it has started once it serves.
             ["msg=\"daemon started\"", "msg=\"upload delivered\"", "\"delivered\""]

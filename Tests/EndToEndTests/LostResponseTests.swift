@@ -70,14 +70,14 @@ struct LostResponseTests {
     // MARK: A client's steps
 
     private func create(_ sandbox: Sandbox, _ target: String, _ speaker: Speaker) throws -> String {
-        let answer = try sandbox.ask(
+        let response = try sandbox.ask(
             "POST",
             target,
             [speaker.completeness(false)] + speaker.versionField,
             content: Data()
         )
-        #expect(answer.status == 201)
-        return String(try #require(answer["location"]).drop(upTo: "/files/"))
+        #expect(response.status == 201)
+        return String(try #require(response["location"]).drop(upTo: "/files/"))
     }
 
     private func append(_ speaker: Speaker, at offset: Int, _ length: Int) -> [String] {
@@ -107,9 +107,13 @@ struct LostResponseTests {
             #expect(head.status == 204)
             #expect(head["upload-offset"] == "\(Self.content.count)")
         }
-        let answer = try sandbox.ask("PATCH", resource, append(speaker, at: Self.content.count, 0))
-        #expect(answer.status == status)
-        #expect(answer["x-upstream"] == "recording")
-        #expect(answer.content.starts(with: Data("stored /files/lost".utf8)))
+        let response = try sandbox.ask(
+            "PATCH",
+            resource,
+            append(speaker, at: Self.content.count, 0)
+        )
+        #expect(response.status == status)
+        #expect(response["x-upstream"] == "recording")
+        #expect(response.content.starts(with: Data("stored /files/lost".utf8)))
     }
 }

@@ -159,13 +159,13 @@ final class MakeRun {
     }
 
     func serves() -> Bool {
-        let answer = try? WireClient(port: port).ask(
+        let response = try? WireClient(port: port).ask(
             "POST",
             "/files/a",
             ["Upload-Complete: ?0"],
             content: Data()
         )
-        return answer?.status == 201
+        return response?.status == 201
     }
 
     func awaitNothing() throws {

@@ -82,9 +82,9 @@ struct MakeRunTests {
             atPath: Sandbox.root.appending(path: "nginx/demo").path()
         )
         for name in [""] + files {
-            let answer = try WireClient(port: run.port).ask("GET", "/upload/\(name)")
-            #expect(answer.status == 200, "\(name)")
-            #expect(answer["content-security-policy"]?.contains("default-src 'self'") == true)
+            let response = try WireClient(port: run.port).ask("GET", "/upload/\(name)")
+            #expect(response.status == 200, "\(name)")
+            #expect(response["content-security-policy"]?.contains("default-src 'self'") == true)
         }
         #expect(try WireClient(port: run.port).ask("GET", "/upload")["location"] == "/upload/")
         run.end()
@@ -128,14 +128,14 @@ struct MakeRunTests {
         #expect(names.contains("given.test"))
         #expect(names.contains(address) == (address == "127.0.0.9" || address == "127.0.0.1"))
         for name in names + [own] where !name.hasPrefix("[") {
-            let answer = try Command(
+            let response = try Command(
                 Command.find("curl") ?? "curl",
                 [
                     "-s", "-o", "/dev/null", "-w", "%{http_code}", "-H", "Host: \(name)",
                     "http://127.0.0.1:\(run.port)/",
                 ]
             )
-            #expect(answer.output == (names.contains(name) ? "404" : "421"), "\(name)")
+            #expect(response.output == (names.contains(name) ? "404" : "421"), "\(name)")
         }
         if address.isEmpty { #expect(!names.contains(own) || own == "localhost") }
         // The programs report their build.

@@ -11,7 +11,7 @@ final class Moments: @unchecked Sendable {
         // At the client.
         case creating, created, appending, completing, retrieving
         // At the upstream.
-        case delivering, deliveringContent, delivered, answering, answered
+        case delivering, deliveringContent, delivered, respondingTo, responded
         /// At the client: an interim response reported an offset. No plan draws it, because it needs a second of
         /// content.
         case reported

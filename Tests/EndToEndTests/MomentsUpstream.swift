@@ -1,6 +1,6 @@
 // An upstream that passes the moments of a delivery and keeps the contents.
 //
-// A target's query has its orders: `answer`, the bytes of the response's content; `status`, if not 201; and `pace`, the
+// A target's query has its orders: `response`, the bytes of the response's content; `status`, if not 201; and `pace`, the
 // microseconds of pause after each part of content.
 
 import Foundation
@@ -18,17 +18,17 @@ extension LoopbackOrigin {
                     if pace > 0 { usleep(UInt32(pace)) }
                 }
                 moments.pass(.delivered)
-                let content = Self.answer(to: target)
+                let content = Self.response(to: target)
                 let status = Self.order("status", of: target)
                 try connection.send(
                     "HTTP/1.1 \(status == 0 ? 201 : status) Said\r\nX-Upstream: recording\r\n"
                         + "Content-Length: \(content.count)\r\n\r\n"
                 )
                 try connection.send([UInt8](content.prefix(content.count / 2)))
-                moments.pass(.answering)
+                moments.pass(.respondingTo)
                 try connection.send([UInt8](content.suffix(from: content.count / 2)))
-                connection.noteAnswer()
-                moments.pass(.answered)
+                connection.noteReply()
+                moments.pass(.responded)
             }
         }
     }
@@ -36,7 +36,7 @@ extension LoopbackOrigin {
     /// The contents for a target, in order, complete or not.
     func contents(to target: String) -> [Data] { requests(to: target).map { Data($0.content) } }
 
-    static func answer(to target: String) -> Data {
+    static func response(to target: String) -> Data {
         let line = Data("stored \(target)\n".utf8)
         let size = order("answer", of: target)
         var content = line

@@ -11,12 +11,12 @@ import Testing
 struct NginxBoundsTests {
     private static let other = "127.0.0.2"
 
-    private func expectTooMuch(_ answer: WireClient.Answer) throws {
-        #expect(answer.status == 429)
-        #expect(answer["retry-after"] == "5")
-        #expect(answer["cache-control"] == "no-store")
-        #expect(answer["content-type"] == "application/problem+json")
-        let problem = try JSONSerialization.jsonObject(with: answer.content) as? [String: Any]
+    private func expectTooMuch(_ response: WireClient.Answer) throws {
+        #expect(response.status == 429)
+        #expect(response["retry-after"] == "5")
+        #expect(response["cache-control"] == "no-store")
+        #expect(response["content-type"] == "application/problem+json")
+        let problem = try JSONSerialization.jsonObject(with: response.content) as? [String: Any]
         #expect(problem?["status"] as? Int == 429)
         #expect(problem?["title"] as? String == "Too Many Requests")
         #expect(problem?["code"] as? String == "client-too-many-requests")
@@ -105,8 +105,8 @@ struct NginxBoundsTests {
         try expectTooMuch(create(in: sandbox))
         for resource in resources {
             #expect(try sandbox.offset(of: resource) == 0)
-            let answer = try sandbox.append(resource, Data("x".utf8))
-            #expect(answer.status == 201)
+            let response = try sandbox.append(resource, Data("x".utf8))
+            #expect(response.status == 201)
         }
         let ordinary = try sandbox.ask("POST", "/files/plain", content: Data("x".utf8))
         #expect(ordinary.status == 201)
@@ -176,12 +176,12 @@ struct NginxBoundsTests {
     func longLines() throws {
         let sandbox = try Sandbox(front: .nginxBounded(.creators(100)))
         let metadata = "title " + Data(repeating: 0x78, count: 30_000).base64EncodedString()
-        let answer = try sandbox.ask(
+        let response = try sandbox.ask(
             "POST",
             "/files/a",
             ["Tus-Resumable: 1.0.0", "Upload-Length: 5", "Upload-Metadata: \(metadata)"],
             content: Data()
         )
-        #expect(answer.status == 201)
+        #expect(response.status == 201)
     }
 }

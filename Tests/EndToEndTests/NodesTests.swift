@@ -59,8 +59,8 @@ struct NodesTests {
                 try? scene.two.offset(of: resource)
             }
             #expect(offset == half)
-            let answer = try scene.two.append(resource, offset: half, bytes.suffix(from: half))
-            #expect(answer.status == 200 || answer.status == 201 || answer.status == 204)
+            let response = try scene.two.append(resource, offset: half, bytes.suffix(from: half))
+            #expect(response.status == 200 || response.status == 201 || response.status == 204)
         }
         let delivered = try scene.one.delivered()
         #expect(delivered.count == 40)
@@ -84,9 +84,9 @@ struct NodesTests {
         for (method, path) in [
             ("OPTIONS", elsewhere), ("PUT", elsewhere), ("GET", elsewhere + "/status"),
         ] {
-            let answer = try sandbox.ask(method, path)
-            #expect(answer.status == 503 && answer["retry-after"] == "5", "\(method) \(path)")
-            #expect(answer.text.contains("other-node"))
+            let response = try sandbox.ask(method, path)
+            #expect(response.status == 503 && response["retry-after"] == "5", "\(method) \(path)")
+            #expect(response.text.contains("other-node"))
         }
         #expect(try sandbox.ask("HEAD", elsewhere + "x").status == 404)
         #expect(origin.requests.isEmpty)
@@ -102,14 +102,14 @@ struct NodesTests {
         let part = tus + ["Upload-Concat: partial", "Upload-Length: 3"]
         let content = ["Content-Type: application/offset+octet-stream"]
         func create(_ sandbox: Sandbox) throws -> String {
-            let answer = try sandbox.ask(
+            let response = try sandbox.ask(
                 "POST",
                 "/files/x",
                 part + content,
                 content: Data("abc".utf8)
             )
-            #expect(answer.status == 201)
-            return String((answer["location"] ?? "").drop(upTo: "/files/"))
+            #expect(response.status == 201)
+            return String((response["location"] ?? "").drop(upTo: "/files/"))
         }
         let parts = try (0..<6).map { _ in try create(scene.two) }
         #expect([0, 6].contains(scene.count(parts, of: "n1")))
@@ -132,8 +132,8 @@ struct NodesTests {
             with: "/\(other)/",
             options: .regularExpression
         )
-        let answer = try join([parts[1], foreign])
-        #expect(answer.status == 409 && answer.text.contains("on another node"))
+        let response = try join([parts[1], foreign])
+        #expect(response.status == 409 && response.text.contains("on another node"))
     }
 
     @Test("probe reports where nginx sends another node's upload requests")

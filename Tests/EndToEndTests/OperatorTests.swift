@@ -25,8 +25,8 @@ private final class Moody: Sendable {
                 switch word.mood.withLock({ $0 }) {
                 case .silent: return
                 case .waiting: connection.waitForEnd()
-                case .refusing: try connection.answer("422 Unprocessable Content", content: "no")
-                case .taking: try connection.answer("200 OK", content: "taken")
+                case .refusing: try connection.response("422 Unprocessable Content", content: "no")
+                case .taking: try connection.response("200 OK", content: "taken")
                 }
             }
         }
@@ -69,8 +69,8 @@ struct OperatorTests {
         )
         let location = try #require(created["location"])
         let resource = String(location.drop(upTo: "/files/"))
-        let answer = try sandbox.append(resource, Data("content".utf8))
-        #expect(answer.status == 202)
+        let response = try sandbox.append(resource, Data("content".utf8))
+        #expect(response.status == 202)
         return try #require(resource.split(separator: "/").last.map(String.init))
     }
 

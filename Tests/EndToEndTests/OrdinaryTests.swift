@@ -18,7 +18,7 @@ struct OrdinaryTests {
                 text += String(decoding: part, as: UTF8.self)
                 if text.contains("first") { hasFirst.open() }
             }
-            try connection.answer("200 OK", content: "heard")
+            try connection.response("200 OK", content: "heard")
         }
         let sandbox = try Sandbox(upstream: origin.base, routeSettings: ["ordinary: pass"])
         let client = try sandbox.open("POST", "/files/live", ["Transfer-Encoding: chunked"])
@@ -27,9 +27,9 @@ struct OrdinaryTests {
         #expect(!client.isReadable)
         client.sendChunk(Data("last".utf8))
         client.sendChunk(Data())
-        let answer = try client.read()
-        #expect(answer.status == 200)
-        #expect(answer.text == "heard")
+        let response = try client.read()
+        #expect(response.status == 200)
+        #expect(response.text == "heard")
     }
 
     @Test("forty slow JSON POSTs do not delay an unrelated POST")
@@ -38,7 +38,7 @@ struct OrdinaryTests {
         let origin = try LoopbackOrigin { connection in
             while let request = try connection.receiveRequest() {
                 if request.line.contains("slow") { gate.pass() }
-                try connection.answer("200 OK", content: "{}")
+                try connection.response("200 OK", content: "{}")
             }
         }
         let sandbox = try Sandbox(upstream: origin.base)
@@ -49,8 +49,8 @@ struct OrdinaryTests {
         }
         try eventually("the upstream has all") { origin.requests.count == 40 }
         // The slow requests finish only after this one.
-        let answer = try sandbox.ask("POST", "/files/fast", content: Data("{}".utf8))
-        #expect(answer.status == 200)
+        let response = try sandbox.ask("POST", "/files/fast", content: Data("{}".utf8))
+        #expect(response.status == 200)
         gate.open()
         for client in slow { #expect(try client.read().status == 200) }
     }

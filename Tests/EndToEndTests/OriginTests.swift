@@ -77,10 +77,10 @@ struct OriginTests {
             "POST http://localhost/files/x HTTP/1.1\r\nHost: localhost:80@evil\r\n"
                 + "Upload-Complete: ?0\r\nContent-Length: 0\r\n\r\n"
         )
-        let answer = try client.read()
-        if answer.status == 400 { return }
-        #expect(answer.status == 201)
-        #expect(answer["location"]?.hasPrefix("/files/x/") == true)
+        let response = try client.read()
+        if response.status == 400 { return }
+        #expect(response.status == 201)
+        #expect(response["location"]?.hasPrefix("/files/x/") == true)
         #expect(sandbox.log.contains("msg=\"SPOOLGATE_ORIGIN is invalid\""))
     }
 
@@ -90,14 +90,14 @@ struct OriginTests {
         let origin = try LoopbackOrigin(status: "201 Created", fields: fields, content: "made")
         let sandbox = try Sandbox(upstream: origin.base, routeSettings: ["limits: {min-size: 0}"])
         for field in ["Upload-Complete: ?1", "X-Ordinary: 1"] {
-            let answer = try sandbox.ask(
+            let response = try sandbox.ask(
                 "POST",
                 "/files/a?token=secret",
                 [field],
                 content: Data("x".utf8)
             )
-            #expect(answer.status == 201)
-            #expect(answer.text == "made")
+            #expect(response.status == 201)
+            #expect(response.text == "made")
         }
         #expect(sandbox.log.contains("msg=\"response fields dropped\""))
         #expect(!sandbox.log.contains("secret"))

@@ -23,23 +23,23 @@ struct OutcomeTests {
         )
         let client = try sandbox.open(method, "/files/a", ["Upload-Complete: ?0"], length: 0)
         let resource = String(try #require(try client.read()["location"]).drop(upTo: "/files/"))
-        let answer = try sandbox.append(resource, Self.content)
+        let response = try sandbox.append(resource, Self.content)
         let isSafe = method == "PUT"
         switch trouble.end {
-        case .answered(let status):
-            #expect(answer.status == status)
-            #expect(answer["upload-complete"] == "?1")
-            if trouble == .huge { #expect(answer.content.count == LoopbackOrigin.hugeSize) }
+        case .responded(let status):
+            #expect(response.status == status)
+            #expect(response["upload-complete"] == "?1")
+            if trouble == .huge { #expect(response.content.count == LoopbackOrigin.hugeSize) }
             try checkReplay(sandbox, resource, status, isWhole: trouble != .huge)
             #expect(upstream.requests(to: "/files/a").count == 1)
-        case .putOff(let status):
-            #expect(answer.status == status)
-            #expect(answer["upload-complete"] == (isSafe ? "?0" : "?1"))
+        case .deferred(let status):
+            #expect(response.status == status)
+            #expect(response["upload-complete"] == (isSafe ? "?0" : "?1"))
             try comeBack(sandbox, resource, isSafe ? 201 : status)
             #expect(upstream.requests(to: "/files/a").count == (isSafe ? 2 : 1))
         case .unknown:
-            #expect([502, 504].contains(answer.status))
-            #expect(answer["upload-complete"] == (isSafe ? "?0" : "?1"))
+            #expect([502, 504].contains(response.status))
+            #expect(response["upload-complete"] == (isSafe ? "?0" : "?1"))
             #expect(
                 try sandbox.spoolgate("list").output.contains(isSafe ? "deferred" : "indeterminate")
             )
@@ -81,15 +81,15 @@ struct OutcomeTests {
             routeSettings: [trouble.timeouts, Self.quick, "reply: accepted"]
         )
         let fields = ["Upload-Complete: ?1"]
-        let answer = try sandbox.ask(method, "/files/a", fields, content: Self.content)
-        #expect(answer.status == 202)
-        let link = try #require(answer["link"])
+        let response = try sandbox.ask(method, "/files/a", fields, content: Self.content)
+        #expect(response.status == 202)
+        let link = try #require(response["link"])
         let status = String(link.drop(upTo: "/files/").prefix { $0 != ">" })
         let isSafe = method == "PUT"
         let (state, count) =
             switch trouble.end {
-            case .answered(let code): (code < 400 ? "delivered" : "failed", 1)
-            case .putOff: isSafe ? ("delivered", 2) : ("failed", 1)
+            case .responded(let code): (code < 400 ? "delivered" : "failed", 1)
+            case .deferred: isSafe ? ("delivered", 2) : ("failed", 1)
             case .unknown: isSafe ? ("delivered", 2) : ("indeterminate", 1)
             }
         try eventually("\(trouble) \(method) is \(state); log: \(sandbox.log.suffix(1_000))") {
@@ -117,13 +117,13 @@ struct OutcomeTests {
             upstream: "http://127.0.0.1:\(port)",
             routeSettings: [Self.quick, "reply: accepted"]
         )
-        let answer = try sandbox.ask(
+        let response = try sandbox.ask(
             method,
             "/files/index.php",
             ["Upload-Complete: ?1"],
             content: Self.content
         )
-        #expect(answer.status == 202)
+        #expect(response.status == 202)
         // The retry survives a crash, which comes between two attempts.
         try eventually("deferred") {
             sandbox.daemon.signal(SIGSTOP)

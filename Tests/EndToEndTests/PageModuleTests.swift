@@ -34,13 +34,13 @@ struct PageModuleTests {
                         defer { counts[request.method, default: 0] += 1 }
                         return counts[request.method, default: 0]
                     }
-                    guard let answer = script(request, count) else {
+                    guard let response = script(request, count) else {
                         return connection.waitForEnd()
                     }
-                    try connection.answer(
-                        answer.status,
-                        fields: answer.fields,
-                        content: answer.content,
+                    try connection.response(
+                        response.status,
+                        fields: response.fields,
+                        content: response.content,
                         hasContent: request.method != "HEAD"
                     )
                 }
@@ -57,10 +57,10 @@ struct PageModuleTests {
         ) throws {
             guard request.target == "/module.js" else {
                 let fields = ["Content-Type: text/html"]
-                return try connection.answer("200 OK", fields: fields, content: "<!doctype html>")
+                return try connection.response("200 OK", fields: fields, content: "<!doctype html>")
             }
             let file = Sandbox.root.appending(path: "nginx/demo/resumable-upload.js")
-            try connection.answer(
+            try connection.response(
                 "200 OK",
                 fields: ["Content-Type: text/javascript"],
                 content: String(contentsOf: file, encoding: .utf8)
@@ -796,7 +796,7 @@ struct PageModuleTests {
 
     @Test("progress comes from the linked status resource while the application works")
     func status() throws {
-        let isTold = Gate()
+        let isReported = Gate()
         let upload = try Upload { request, count in
             switch request.method {
             case "POST":
@@ -805,10 +805,10 @@ struct PageModuleTests {
                 )
             case "GET":
                 // The client has received the previous response.
-                if count > 1 { isTold.open() }
+                if count > 1 { isReported.open() }
                 return ("200 OK", [], #"{"offset": \#(count == 0 ? 250 : 1000)}"#)
             default:
-                isTold.pass()
+                isReported.pass()
                 return ("422 X", ["Upload-Complete: ?1"], "")
             }
         }

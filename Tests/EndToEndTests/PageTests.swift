@@ -212,7 +212,7 @@ struct PageTests {
         let origin = try LoopbackOrigin { connection in
             guard try connection.receiveRequest() != nil else { return }
             isCut.pass()
-            try connection.answer("201 Created", content: "at last")
+            try connection.response("201 Created", content: "at last")
         }
         let page = try PageUnderTest(upstream: origin.base)
         let file = try page.sandbox.randomFile(Self.half, "answered.bin")

@@ -478,7 +478,7 @@ struct ProbeTests {
     func otherApplication() throws {
         let application = try LoopbackOrigin { connection in
             while try connection.receiveRequest() != nil {
-                try connection.answer("201 Created", fields: ["Location: /things/1"])
+                try connection.response("201 Created", fields: ["Location: /things/1"])
             }
         }
         let command = try Command(

@@ -20,9 +20,9 @@ struct ProgressTests {
         var told = 0
         for round in 1...2 {
             // A report is due once this many bytes more have arrived, and a second has passed.
-            let most = round * 3 << 20
-            client.send(bytes[sent..<most])
-            sent = most
+            let maximum = round * 3 << 20
+            client.send(bytes[sent..<maximum])
+            sent = maximum
             try eventually("a 104 reports progress") {
                 client.send(bytes[sent..<sent + 10])
                 sent += 10
@@ -112,7 +112,7 @@ struct ProgressTests {
         let origin = try LoopbackOrigin { connection in
             guard try connection.receiveRequest() != nil else { return }
             isDone.pass()
-            try connection.answer("202 Accepted", content: "at last")
+            try connection.response("202 Accepted", content: "at last")
         }
         let sandbox = try Sandbox(
             upstream: origin.base,
@@ -128,9 +128,9 @@ struct ProgressTests {
             #expect(heartbeat["upload-offset"] == "300000")
         }
         isDone.open()
-        let answer = try client.read()
-        #expect(answer.status == 202)
-        #expect(answer.text == "at last")
+        let response = try client.read()
+        #expect(response.status == 202)
+        #expect(response.text == "at last")
         #expect(origin.requests.count == 1)
     }
 }

@@ -15,7 +15,7 @@ struct RaceTests {
         _ seconds: [Double],
         bound: Double = Self.bound
     ) {
-        let most = seconds.max() ?? 0
+        let maximum = seconds.max() ?? 0
         let mean = seconds.reduce(0, +) / Double(max(1, seconds.count))
         print(
             String(
@@ -23,10 +23,10 @@ struct RaceTests {
                 what,
                 daemons.testDescription,
                 mean,
-                most
+                maximum
             )
         )
-        #expect(most < bound, "\(what), \(daemons.testDescription)")
+        #expect(maximum < bound, "\(what), \(daemons.testDescription)")
     }
 
     @Test(
@@ -123,10 +123,10 @@ struct RaceTests {
             )
             try eventually("content arrives") { try track.first.spooledOffset() > 0 }
             let port = track.second.port
-            let (answer, time) = try Parallel.timed {
+            let (response, time) = try Parallel.timed {
                 try WireClient(port: port).ask("DELETE", resource)
             }
-            #expect(answer.status == 204)
+            #expect(response.status == 204)
             seconds.append(time)
             writer.send(Data(count: (1 << 20) - 200_000))
             let end = try? writer.read().status
@@ -201,7 +201,7 @@ struct RaceTests {
         // A request that is overtaken repeatedly is served after the storm at the latest.
         report("HEAD in a storm", daemons, seconds, bound: RaceTrack.inUse)
         #expect(client.faults == [])
-        #expect(client.creations.map(\.end) == [.answered])
+        #expect(client.creations.map(\.end) == [.responded])
         #expect(track.upstream.contents(to: "/files/storm-writer-0") == [bytes])
         try settled()
     }
@@ -239,15 +239,15 @@ struct RaceTests {
             )
             // During the purge's start, search or end.
             usleep(UInt32.random(in: 0...120_000))
-            let (answer, time) = try Parallel.timed {
+            let (response, time) = try Parallel.timed {
                 try sandbox.append(resource, bytes)
             }
             #expect(purge.wait() == 0)
             seconds.append(time)
-            gone += answer.status == 404 ? 1 : 0
-            #expect([201, 404].contains(answer.status))
+            gone += response.status == 404 ? 1 : 0
+            #expect([201, 404].contains(response.status))
             let content = track.upstream.contents(to: target)
-            #expect(content == (answer.status == 201 ? [bytes] : []))
+            #expect(content == (response.status == 201 ? [bytes] : []))
         }
         print("race: \(gone) of \(seconds.count) uploads were purged before their completion")
         report("completion against purge", .one, seconds)
@@ -277,10 +277,10 @@ struct RaceTests {
         }
         let others = Parallel.run(10) { index in
             try Parallel.timed {
-                let answer = try WireClient(port: port)
+                let response = try WireClient(port: port)
                     .ask("PUT", "/files/other-\(index)", content: Data(count: 500_000))
-                guard answer.status == 201 else {
-                    throw WireClient.Broken(description: "\(answer.status)")
+                guard response.status == 201 else {
+                    throw WireClient.Broken(description: "\(response.status)")
                 }
             }.seconds
         }
@@ -288,9 +288,9 @@ struct RaceTests {
         let threads = track.first.daemon.footprint().threads
         let retrievals = Parallel.run(resources.count) { index in
             try Parallel.timed {
-                let answer = try WireClient(port: port).ask("HEAD", resources[index])
-                guard answer["upload-offset"] == (index.isMultiple(of: 2) ? "5000" : "0") else {
-                    throw WireClient.Broken(description: "\(answer.status)")
+                let response = try WireClient(port: port).ask("HEAD", resources[index])
+                guard response["upload-offset"] == (index.isMultiple(of: 2) ? "5000" : "0") else {
+                    throw WireClient.Broken(description: "\(response.status)")
                 }
             }.seconds
         }

@@ -18,12 +18,12 @@ struct RealUpstreamTests {
             ["Content-Type: video/mp4", "X-Custom: yes"]
         )
         #expect(try sandbox.append(resource, bytes.prefix(2 << 20), complete: false).status == 204)
-        let answer = try sandbox.append(resource, offset: 2 << 20, bytes.suffix(from: 2 << 20))
-        #expect(answer.status == 202)
-        #expect(answer["x-upstream"] == "php")
-        #expect(answer["upload-complete"] == "?1")
+        let response = try sandbox.append(resource, offset: 2 << 20, bytes.suffix(from: 2 << 20))
+        #expect(response.status == 202)
+        #expect(response["x-upstream"] == "php")
+        #expect(response["upload-complete"] == "?1")
         let heard = try #require(
-            JSONSerialization.jsonObject(with: answer.content) as? [String: Any]
+            JSONSerialization.jsonObject(with: response.content) as? [String: Any]
         )
         #expect(heard["method"] as? String == "POST")
         #expect(heard["uri"] as? String == "/files/index.php?album=7")
@@ -36,7 +36,7 @@ struct RealUpstreamTests {
         // The same empty final append repeats a lost response.
         let again = try sandbox.append(resource, offset: bytes.count)
         #expect(again.status == 202)
-        #expect(again.content == answer.content)
+        #expect(again.content == response.content)
         #expect(again["x-upstream"] == "php")
         #expect(try upstream.phpCalls() == 1)
     }
@@ -46,9 +46,9 @@ struct RealUpstreamTests {
         let upstream = try RealUpstream()
         let sandbox = try Sandbox(upstream: upstream.url)
         let resource = try sandbox.create("/files/index.php?status=422")
-        let answer = try sandbox.append(resource, Data("x".utf8))
-        #expect(answer.status == 422)
-        #expect(answer["upload-complete"] == "?1")
+        let response = try sandbox.append(resource, Data("x".utf8))
+        #expect(response.status == 422)
+        #expect(response["upload-complete"] == "?1")
         // tus-js-client would take an offset for success.
         let version = "Upload-Draft-Interop-Version: 6"
         #expect(try sandbox.ask("HEAD", resource, [version]).status == 410)
@@ -68,8 +68,8 @@ struct RealUpstreamTests {
         let idle = try sandbox.open("PUT", "/files/index.php?size=50000000", [whole], length: 1)
         idle.send("x")
         #expect(try idle.readAny(head: true).status == 202)
-        let answer = try sandbox.ask("PUT", "/files/index.php", [whole], content: Data("y".utf8))
-        #expect(answer.status == 202)
+        let response = try sandbox.ask("PUT", "/files/index.php", [whole], content: Data("y".utf8))
+        #expect(response.status == 202)
         withExtendedLifetime(idle) {}
     }
 
@@ -81,8 +81,8 @@ struct RealUpstreamTests {
             routeSettings: ["tls: {ca: \(upstream.authority)}"]
         )
         let (_, bytes) = try sandbox.randomFile(3 << 20)
-        let answer = try sandbox.ask("PUT", "/files/dav/secret.bin", content: bytes)
-        #expect(answer.status == 201)
+        let response = try sandbox.ask("PUT", "/files/dav/secret.bin", content: bytes)
+        #expect(response.status == 201)
         #expect(try upstream.davFile("secret.bin") == bytes)
     }
 
@@ -97,10 +97,10 @@ struct RealUpstreamTests {
         )
         let bytes = Data(repeating: 9, count: 1 << 20)
         let resource = try sandbox.create("/files/dav/later.bin")
-        let answer = try sandbox.append(resource, bytes)
-        #expect(answer.status == 502)
-        #expect(answer["upload-offset"] == "\(bytes.count)")
-        #expect(answer["upload-complete"] == "?0")
+        let response = try sandbox.append(resource, bytes)
+        #expect(response.status == 502)
+        #expect(response["upload-offset"] == "\(bytes.count)")
+        #expect(response["upload-complete"] == "?0")
         #expect(sandbox.log.contains("certificate"))
         #expect(try sandbox.spoolgate("list").output.contains("deferred"))
         try sandbox.reload(replacing: upstream.strangeAuthority, with: upstream.authority)
@@ -116,9 +116,9 @@ struct RealUpstreamTests {
         let sandbox = try Sandbox(upstream: "http://127.0.0.1:\(port)")
         let bytes = Data(repeating: 3, count: 300_000)
         let resource = try sandbox.create("/files/index.php")
-        let answer = try sandbox.append(resource, bytes)
-        #expect(answer.status == 502)
-        #expect(answer["content-type"] == "application/problem+json")
+        let response = try sandbox.append(resource, bytes)
+        #expect(response.status == 502)
+        #expect(response["content-type"] == "application/problem+json")
         #expect(try sandbox.offset(of: resource) == bytes.count)
         let upstream = try RealUpstream(port: port)
         let retried = try sandbox.append(resource, offset: bytes.count)
@@ -136,11 +136,11 @@ struct RealUpstreamTests {
         }
         let sandbox = try Sandbox(upstream: origin.base)
         for version in ["--http1.1", "--http2"] {
-            let answer = try sandbox.curl([
+            let response = try sandbox.curl([
                 "-k", version, "https://127.0.0.1:\(sandbox.tlsPort)/files/report",
             ])
             // curl's exit codes: 18 partial content, 52 no response, 92 HTTP/2 stream not closed cleanly.
-            #expect([18, 52, 92].contains(answer.status), "\(version): \(answer.status)")
+            #expect([18, 52, 92].contains(response.status), "\(version): \(response.status)")
         }
     }
 

@@ -118,14 +118,14 @@ struct RecipeTests {
             routeSettings: pathRoute(folder, key)
         )
         let (_, bytes) = try sandbox.randomFile(1 << 20)
-        let answer = try upload(
+        let response = try upload(
             bytes,
             to: "/files/upload",
             ["Content-Disposition: attachment; filename*=UTF-8''na%C3%AFve%20%e2%82%ac.txt"],
             in: sandbox
         )
-        #expect(answer.status == 201)
-        #expect(answer.text == "naïve €.txt: 1048576 bytes")
+        #expect(response.status == 201)
+        #expect(response.text == "naïve €.txt: 1048576 bytes")
         let taken = try FileManager.default.contentsOfDirectory(atPath: files)
         try #require(taken.count == 1)
         #expect(try Data(contentsOf: URL(filePath: files + "/" + taken[0])) == bytes)
@@ -147,17 +147,19 @@ struct RecipeTests {
     func ruby() throws {
         let (folder, key, _) = try handover()
         let origin = try LoopbackOrigin { connection in
-            while try connection.receiveRequest() != nil { try connection.answer("204 No Content") }
+            while try connection.receiveRequest() != nil {
+                try connection.response("204 No Content")
+            }
         }
         let sandbox = try Sandbox(upstream: origin.base, routeSettings: pathRoute(folder, key))
         let (_, bytes) = try sandbox.randomFile(300_000)
-        let answer = try upload(
+        let response = try upload(
             bytes,
             to: "/files/upload",
             ["Content-Disposition: attachment; filename*=UTF-8''na%C3%AFve%20%e2%82%ac.txt"],
             in: sandbox
         )
-        #expect(answer.status == 204)
+        #expect(response.status == 204)
         let form = String(decoding: try #require(origin.requests.last).content, as: UTF8.self)
         let checked = try RecipeBlock.text("path", "ruby", ["/etc/spoolgate/path.key": key])
         let script = URL(filePath: folder.file("check.rb"))
@@ -210,14 +212,15 @@ struct RecipeTests {
         let resource = try sandbox.create("/files/film.html", [login])
         let half = bytes.count / 2
         _ = try sandbox.append(resource, bytes.prefix(half), complete: false, fields: [login])
-        let answer = try sandbox.append(
+        let response = try sandbox.append(
             resource,
             offset: half,
             bytes.dropFirst(half),
             fields: [login]
         )
-        #expect(answer.status == 201)
-        let told = try JSONSerialization.jsonObject(with: Data(answer.text.utf8)) as? [String: Any]
+        #expect(response.status == 201)
+        let told =
+            try JSONSerialization.jsonObject(with: Data(response.text.utf8)) as? [String: Any]
         let name = try #require(told?["id"] as? String) + "-film.html"
         #expect(
             try FileManager.default.contentsOfDirectory(atPath: files).sorted() == [
@@ -387,12 +390,12 @@ struct RecipeTests {
             while let request = try connection.receiveRequest() {
                 let host = request.values("Host").first ?? ""
                 if request.method == "POST" {
-                    try connection.answer(
+                    try connection.response(
                         "201 Created",
                         fields: ["Location: http://\(host)/files/upload-resource/1"]
                     )
                 } else {
-                    try connection.answer(
+                    try connection.response(
                         "410 Gone",
                         fields: ["Content-Type: application/problem+json"],
                         content: #"{"title":"x","status":410,"detail":"\#(why)","code":"y"}"#,
@@ -422,7 +425,7 @@ struct RecipeTests {
     func curlScriptRedirected(status: Int, code: Int32) throws {
         let application = try LoopbackOrigin { connection in
             while try connection.receiveRequest() != nil {
-                try connection.answer("\(status) Yes", fields: ["Location: /films/1"])
+                try connection.response("\(status) Yes", fields: ["Location: /films/1"])
             }
         }
         let sandbox = try Sandbox(upstream: application.base)

@@ -99,7 +99,7 @@ struct RedirectedCommandTests {
                     isCreation
                     ? ["Location: /u/1", "Upload-Offset: 0", "Upload-Complete: ?0"]
                     : ["Location: /login"]
-                try connection.answer(
+                try connection.response(
                     isCreation ? "201 Created" : "307 Temporary Redirect",
                     fields: fields,
                     hasContent: request.method != "HEAD"
@@ -127,7 +127,7 @@ struct RedirectedCommandTests {
     func application() throws {
         let origin = try LoopbackOrigin { connection in
             while try connection.receiveRequest() != nil {
-                try connection.answer(
+                try connection.response(
                     "303 See Other",
                     fields: ["Location: /films/7"],
                     content: "ok"

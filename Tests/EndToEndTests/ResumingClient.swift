@@ -27,7 +27,7 @@ final class ResumingClient: @unchecked Sendable {
     }
 
     enum End: Equatable {
-        case answered
+        case responded
         /// The upload will not be repeated.
         case unknown
         case gone
@@ -85,9 +85,13 @@ final class ResumingClient: @unchecked Sendable {
 
     func checkReplay() {
         do {
-            let answer = try append(from: task.content.count, to: task.content.count, isLast: true)
-            take(answer)
-            if answer["x-upstream"] == nil { faults.append("no replay: \(answer.status)") }
+            let response = try append(
+                from: task.content.count,
+                to: task.content.count,
+                isLast: true
+            )
+            take(response)
+            if response["x-upstream"] == nil { faults.append("no replay: \(response.status)") }
         } catch {
             faults.append("no replay: \(error)")
         }
@@ -161,9 +165,9 @@ final class ResumingClient: @unchecked Sendable {
         var (position, parts) = (offset, 0)
         while position < end {
             while client.isReadable {
-                let answer = try client.readAny()
-                guard answer.status < 200 else { return answer }
-                take(interim: answer)
+                let response = try client.readAny()
+                guard response.status < 200 else { return response }
+                take(interim: response)
             }
             let next = min(position + (1 << 16), end)
             current.sent = max(current.sent, next)
@@ -178,50 +182,50 @@ final class ResumingClient: @unchecked Sendable {
         }
         moments.pass(.completing)
         while true {
-            let answer = try client.readAny()
-            guard answer.status < 200 else { return answer }
-            take(interim: answer)
+            let response = try client.readAny()
+            guard response.status < 200 else { return response }
+            take(interim: response)
         }
     }
 
     // MARK: Responses
 
-    private func take(interim answer: WireClient.Answer) {
-        guard answer.status == 104 else { return }
-        take(location: answer)
-        if let offset = answer["upload-offset"] {
+    private func take(interim response: WireClient.Answer) {
+        guard response.status == 104 else { return }
+        take(location: response)
+        if let offset = response["upload-offset"] {
             note(offset: offset)
             reports += 1
             moments.pass(.reported)
         }
     }
 
-    private func take(location answer: WireClient.Answer) {
-        guard current.location == nil, let location = answer["location"] else { return }
+    private func take(location response: WireClient.Answer) {
+        guard current.location == nil, let location = response["location"] else { return }
         current.location = String(location.drop(upTo: "/files/"))
         moments.pass(.created)
     }
 
-    private func take(_ answer: WireClient.Answer) {
-        if answer["x-upstream"] != nil {
-            let whole = LoopbackOrigin.answer(to: current.target)
+    private func take(_ response: WireClient.Answer) {
+        if response["x-upstream"] != nil {
+            let whole = LoopbackOrigin.response(to: current.target)
             // A response above the size limit is repeated without its content.
-            if answer.status != 201 || (answer.content != whole && !answer.content.isEmpty) {
-                faults.append("response differs from the upstream's: \(answer.status)")
+            if response.status != 201 || (response.content != whole && !response.content.isEmpty) {
+                faults.append("response differs from the upstream's: \(response.status)")
             }
-            current.end = .answered
+            current.end = .responded
             return
         }
-        switch answer.status {
+        switch response.status {
         case 201:
-            take(location: answer)
-            note(offset: answer["upload-offset"])
-        case 204, 409: note(offset: answer["upload-offset"])
+            take(location: response)
+            note(offset: response["upload-offset"])
+        case 204, 409: note(offset: response["upload-offset"])
         case 404: current.end = .gone
         case 410: current.end = .unknown
-        case 502 where answer["upload-complete"] == "?1": current.end = .unknown
+        case 502 where response["upload-complete"] == "?1": current.end = .unknown
         case 423, 500...599: usleep(5_000)
-        default: faults.append("unexpected: \(answer.status) \(answer.text)")
+        default: faults.append("unexpected: \(response.status) \(response.text)")
         }
     }
 

@@ -238,9 +238,9 @@ extension Sandbox {
     }
 
     func create(_ target: String, _ fields: [String] = []) throws -> String {
-        let answer = try ask("POST", target, ["Upload-Complete: ?0"] + fields, content: Data())
-        guard answer.status == 201, let location = answer["location"] else {
-            throw WireClient.Broken(description: "not created: \(answer.status) \(answer.text)")
+        let response = try ask("POST", target, ["Upload-Complete: ?0"] + fields, content: Data())
+        guard response.status == 201, let location = response["location"] else {
+            throw WireClient.Broken(description: "not created: \(response.status) \(response.text)")
         }
         return String(location.drop(upTo: "/files/"))
     }
@@ -279,9 +279,9 @@ extension Sandbox {
     }
 
     func offset(of resource: String) throws -> Int {
-        let answer = try ask("HEAD", resource)
-        guard answer.status == 204, let offset = answer["upload-offset"].flatMap({ Int($0) })
-        else { throw WireClient.Broken(description: "no offset: \(answer.status)") }
+        let response = try ask("HEAD", resource)
+        guard response.status == 204, let offset = response["upload-offset"].flatMap({ Int($0) })
+        else { throw WireClient.Broken(description: "no offset: \(response.status)") }
         return offset
     }
 

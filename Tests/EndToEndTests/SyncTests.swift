@@ -68,8 +68,8 @@ struct SyncTests {
         // The record's name, and the record.
         #expect(creation == ["fsync uploads/", "fdatasync record"])
         let append = try syncs {
-            let answer = try sandbox.append(resource, Data(repeating: 1, count: 1 << 20))
-            #expect(answer.status == 201)
+            let response = try sandbox.append(resource, Data(repeating: 1, count: 1 << 20))
+            #expect(response.status == 201)
         }
         // Before the delivery: content, name, attempt. After it: response.
         #expect(

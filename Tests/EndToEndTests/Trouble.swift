@@ -31,9 +31,9 @@ enum Trouble: String, CaseIterable {
     }
 
     enum End {
-        case answered(Int)
+        case responded(Int)
         /// A response that asks for another attempt.
-        case putOff(Int)
+        case deferred(Int)
         /// No complete response.
         case unknown
     }
@@ -41,9 +41,9 @@ enum Trouble: String, CaseIterable {
     var end: End {
         switch self {
         case .stallsUnread, .stalls, .resets, .closes, .cutsAnswer: .unknown
-        case .answersEarly: .answered(413)
-        case .interims, .huge, .overlongAnswer: .answered(201)
-        case .busy: .putOff(503)
+        case .answersEarly: .responded(413)
+        case .interims, .huge, .overlongAnswer: .responded(201)
+        case .busy: .deferred(503)
         }
     }
 }
@@ -67,7 +67,7 @@ extension OriginConnection {
         let length = head.values("Content-Length").first.flatMap { Int($0) } ?? 0
         if trouble == .stallsUnread { return waitWithoutReading() }
         if trouble == .answersEarly {
-            try answer("413 Content Too Large", fields: ["Connection: close"], content: "no")
+            try response("413 Content Too Large", fields: ["Connection: close"], content: "no")
             waitForEnd()
             throw LoopbackOrigin.Ended()
         }
@@ -83,12 +83,12 @@ extension OriginConnection {
         case .interims:
             try send("HTTP/1.1 100 Continue\r\n\r\n")
             for _ in 0..<3 { try send("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n") }
-            try answer("201 Created", content: "stored")
+            try response("201 Created", content: "stored")
         case .busy:
-            try answer("503 Service Unavailable", fields: ["Retry-After: 1"], content: "later")
+            try response("503 Service Unavailable", fields: ["Retry-After: 1"], content: "later")
         case .huge:
             let content = String(repeating: "x", count: LoopbackOrigin.hugeSize)
-            try answer("201 Created", content: content)
+            try response("201 Created", content: content)
         case .cutsAnswer:
             try send("HTTP/1.1 201 Created\r\nContent-Length: 100\r\n\r\nshort")
             throw LoopbackOrigin.Ended()
@@ -96,7 +96,7 @@ extension OriginConnection {
             try send("HTTP/1.1 201 Created\r\nContent-Length: 6\r\n\r\nstored and more")
             throw LoopbackOrigin.Ended()
         case .stallsUnread, .resets, .answersEarly, nil:
-            try answer("201 Created", content: "stored")
+            try response("201 Created", content: "stored")
         }
     }
 }

@@ -79,15 +79,15 @@ struct UploadBatchTests {
     private struct Place {
         let scratch: ScratchDirectory
         let origin: LoopbackOrigin
-        let answers = Monitor<[String: String]>([:])
+        let responses = Monitor<[String: String]>([:])
 
         init(_ names: [String]) throws {
             scratch = try ScratchDirectory()
-            let answers = answers
+            let responses = responses
             origin = try LoopbackOrigin { connection in
                 while let request = try connection.receiveRequest() {
                     let name = request.target.split(separator: "/").last.map(String.init) ?? ""
-                    try connection.answer(answers.update { $0[name] } ?? "201 Created")
+                    try connection.response(responses.update { $0[name] } ?? "201 Created")
                 }
             }
             for name in names { try Data(name.utf8).write(to: URL(filePath: scratch.file(name))) }
@@ -122,7 +122,7 @@ struct UploadBatchTests {
                 environment: ["XDG_STATE_HOME": place.scratch.file("state"), "no_proxy": "*"]
             )
         }
-        place.answers.update { $0 = ["b": "503 Service Unavailable"] }
+        place.responses.update { $0 = ["b": "503 Service Unavailable"] }
         let later = try run()
         #expect(later.status == 75, "\(later.errors)")
         #expect(later.errors.contains(place.scratch.file("b")))
@@ -130,18 +130,18 @@ struct UploadBatchTests {
         #expect(later.errors.contains("3 files uploaded, "))
         #expect(later.errors.contains("1 file remaining"))
         #expect(place.sent() == names)
-        place.answers.update { $0 = ["b": "403 Forbidden"] }
+        place.responses.update { $0 = ["b": "403 Forbidden"] }
         let refused = try run()
         #expect(refused.status == 1, "\(refused.errors)")
         #expect(place.sent() == ["b"], "accepted files were sent again")
-        place.answers.update { $0 = [:] }
+        place.responses.update { $0 = [:] }
         let taken = try run()
         #expect(taken.status == 0 && taken.errors.isEmpty, "\(taken.errors)")
         #expect(place.sent() == ["b"])
         #expect(try run().status == 0)
         #expect(place.sent() == names, "a new batch did not send every file")
         // A file changed after its upload is sent again.
-        place.answers.update { $0 = ["b": "403 Forbidden"] }
+        place.responses.update { $0 = ["b": "403 Forbidden"] }
         #expect(try run().status == 1)
         _ = place.sent()
         try Data("other".utf8).write(to: URL(filePath: place.scratch.file("c")))
@@ -152,7 +152,7 @@ struct UploadBatchTests {
     @Test("JSON has each line's file, and a summary")
     func json() throws {
         let place = try Place(["a", "b"])
-        place.answers.update { $0 = ["b": "403 Forbidden"] }
+        place.responses.update { $0 = ["b": "403 Forbidden"] }
         let run = try place.run(
             "-X",
             "PUT",

@@ -34,7 +34,7 @@ struct UploadCommandTests {
         let origin = try LoopbackOrigin { connection in
             while var request = try connection.receiveHead() {
                 try connection.receiveContent(of: &request)
-                try connection.answer("412 Precondition Failed", fields: ["Tus-Version: 1.0.0"])
+                try connection.response("412 Precondition Failed", fields: ["Tus-Version: 1.0.0"])
             }
         }
         let file = try world.sandbox.randomFile(size)
@@ -49,7 +49,7 @@ struct UploadCommandTests {
     func maximumAppend() throws {
         let world = try UploadCommandWorld()
         let file = try world.sandbox.randomFile(1 << 20)
-        let most = 192 << 10
+        let maximum = 192 << 10
         let sent = try world.run(
             "--creation",
             "careful",
@@ -64,7 +64,7 @@ struct UploadCommandTests {
             .filter { $0.contains("content received") }
             .compactMap { $0.firstMatch(of: /offset"?[=:] ?(\d+)/).flatMap { Int($0.1) } }
         #expect(ends.last == 1 << 20)
-        for (start, end) in zip([0] + ends, ends) { #expect(end - start <= most, "\(ends)") }
+        for (start, end) in zip([0] + ends, ends) { #expect(end - start <= maximum, "\(ends)") }
     }
 
     @Test("its state is readable only by its owner, and holds no credentials")

@@ -64,9 +64,9 @@ struct UploadTests {
         let rest = try sandbox.startAppend(resource, offset: offset, length: nil)
         rest.sendChunk(bytes.suffix(from: offset))
         rest.send("0\r\n\r\n")
-        let answer = try rest.read()
-        #expect(answer.status == 201)
-        #expect(answer["upload-complete"] == "?1")
+        let response = try rest.read()
+        #expect(response.status == 201)
+        #expect(response["upload-complete"] == "?1")
         #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [bytes])
     }
 
@@ -139,8 +139,8 @@ struct UploadTests {
     func smallUpload() throws {
         let sandbox = try Sandbox()
         let fields = ["Upload-Complete: ?1", "Upload-Draft-Interop-Version: 6"]
-        let answer = try sandbox.ask("POST", "/files/form", fields, content: Data("a=b".utf8))
-        #expect(answer.status == 201)
+        let response = try sandbox.ask("POST", "/files/form", fields, content: Data("a=b".utf8))
+        #expect(response.status == 201)
         #expect(try sandbox.delivered().count == 1)
         #expect(try sandbox.spoolgate("list", "--json").output.isEmpty)
     }
@@ -159,8 +159,8 @@ struct UploadTests {
         }
         // The stuck connection stays open.
         let rest = Data(repeating: 2, count: 1_000)
-        let answer = try sandbox.append(resource, offset: 1000, rest)
-        #expect(answer.status == 201)
+        let response = try sandbox.append(resource, offset: 1000, rest)
+        #expect(response.status == 201)
         let expected = Data(repeating: 1, count: 1_000) + rest
         #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [expected])
         withExtendedLifetime(stuck) {}
@@ -186,13 +186,13 @@ struct UploadTests {
         #expect(told["upload-offset"] == "299999")
         #expect(told["upload-complete"] == "?0")
         #expect(try sandbox.delivered().isEmpty)
-        let answer = try sandbox.append(
+        let response = try sandbox.append(
             resource,
             offset: 299_999,
             bytes.suffix(1),
             fields: [version]
         )
-        #expect(answer.status == 201)
+        #expect(response.status == 201)
         #expect(try sandbox.delivered().map { try Data(contentsOf: $0) } == [bytes])
     }
 
@@ -208,9 +208,9 @@ struct UploadTests {
         #expect(told["upload-offset"] == "300000")
         #expect(told["upload-complete"] == "?0")
         #expect(try sandbox.delivered().isEmpty)
-        let answer = try sandbox.append(resource, offset: 300_000, fields: [version])
-        #expect(answer.status == 201)
-        #expect(answer["upload-complete"] == "?1")
+        let response = try sandbox.append(resource, offset: 300_000, fields: [version])
+        #expect(response.status == 201)
+        #expect(response["upload-complete"] == "?1")
         #expect(try sandbox.delivered().count == 1)
     }
 
@@ -234,8 +234,8 @@ struct UploadTests {
     func locationWithoutOrigin() throws {
         let sandbox = try Sandbox(origin: "")
         for (target, start) in [("/files/a", "/files/a/"), ("//files/a", "/.//files/a/")] {
-            let answer = try sandbox.ask("POST", target, ["Upload-Complete: ?0"], content: Data())
-            #expect(answer["location"]?.hasPrefix(start) == true, "\(answer.fields)")
+            let response = try sandbox.ask("POST", target, ["Upload-Complete: ?0"], content: Data())
+            #expect(response["location"]?.hasPrefix(start) == true, "\(response.fields)")
         }
     }
 

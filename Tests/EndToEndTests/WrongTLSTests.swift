@@ -37,13 +37,13 @@ struct WrongTLSTests {
             ]
         )
         let content = Data(repeating: 5, count: 300_000)
-        let answer = try sandbox.ask(
+        let response = try sandbox.ask(
             "POST",
             "/files/index.php",
             ["Upload-Complete: ?1"],
             content: content
         )
-        #expect(answer.status == 202)
+        #expect(response.status == 202)
         try eventually("deferred; log: \(sandbox.log.suffix(2_000))") {
             let lines = sandbox.log.components(separatedBy: "\n")
             return lines.contains { $0.contains("delivery deferred") && $0.contains(reason) }

@@ -21,9 +21,9 @@ extension FrontTests {
                 TestServer.reply(exchange, 200, long)
             }
             defer { server.stop() }
-            let answer = try FastCGIQuestion(path: server.path, timeout: .seconds(10)).get("/a")
-            #expect(answer.status == 200)
-            #expect(String(decoding: answer.content, as: UTF8.self) == long)
+            let response = try FastCGIFetch(path: server.path, timeout: .seconds(10)).get("/a")
+            #expect(response.status == 200)
+            #expect(String(decoding: response.content, as: UTF8.self) == long)
         }
 
         @Test("the target of the request and the status of the response arrive unchanged")
@@ -33,22 +33,22 @@ extension FrontTests {
                 TestServer.reply(exchange, 404, "\(head.method) \(head.target)")
             }
             defer { server.stop() }
-            let answer = try FastCGIQuestion(path: server.path, timeout: .seconds(10)).get("/b?c")
-            #expect(answer.status == 404)
-            #expect(String(decoding: answer.content, as: UTF8.self) == "GET /b?c")
+            let response = try FastCGIFetch(path: server.path, timeout: .seconds(10)).get("/b?c")
+            #expect(response.status == 404)
+            #expect(String(decoding: response.content, as: UTF8.self) == "GET /b?c")
         }
 
         @Test("an admin request without a listener or a complete response fails")
-        func noAnswer() throws {
+        func noResponse() throws {
             let path = "/tmp/fcgi-\(UUID().uuidString.prefix(13)).sock"
-            let nobody = #expect(throws: SystemError.self) {
-                try FastCGIQuestion(path: path, timeout: .seconds(10)).get("/")
+            let noListener = #expect(throws: SystemError.self) {
+                try FastCGIFetch(path: path, timeout: .seconds(10)).get("/")
             }
-            #expect(nobody?.errno == ENOENT)
+            #expect(noListener?.errno == ENOENT)
             let server = try TestServer { $0.abort() }
             defer { server.stop() }
             let broken = #expect(throws: SystemError.self) {
-                try FastCGIQuestion(path: server.path, timeout: .seconds(10)).get("/")
+                try FastCGIFetch(path: server.path, timeout: .seconds(10)).get("/")
             }
             #expect(broken?.errno == SystemError.lost)
         }
@@ -68,7 +68,7 @@ extension FrontTests {
             #expect(eventually { server.server.load.active == 3 })
             for _ in 0..<3 { #expect(server.server.isAccepting(within: .seconds(60))) }
             gate.open()
-            for client in clients { #expect(client.answer().content == "served") }
+            for client in clients { #expect(client.response().content == "served") }
             server.stop()
             #expect(!server.server.isAccepting(within: .milliseconds(50)))
         }
@@ -77,13 +77,13 @@ extension FrontTests {
         func undisturbed() throws {
             let server = try TestServer { TestServer.reply($0, 200, "served") }
             defer { server.stop() }
-            let isOver = Monitor(false)
+            let isEnded = Monitor(false)
             try Thread.start(name: "asker") {
                 for _ in 0..<500 { _ = server.server.isAccepting(within: .seconds(60)) }
-                isOver.update { $0 = true }
+                isEnded.update { $0 = true }
             }
             for _ in 0..<200 { #expect(try server.exchange(request).content == "served") }
-            let ended: Bool? = isOver.wait(until: .after(.seconds(120))) { $0 ? true : nil }
+            let ended: Bool? = isEnded.wait(until: .after(.seconds(120))) { $0 ? true : nil }
             #expect(ended == true)
         }
     }

@@ -50,7 +50,7 @@ extension FrontTests {
             )
             #expect(client.waits(until: { $0.interims == [100] }))
             client.send(Array(second.dropFirst(count)))
-            #expect(client.answer().final.content == "7 true")
+            #expect(client.response().final.content == "7 true")
         }
     }
 }

@@ -33,13 +33,13 @@ extension FrontTests {
                 )
             }
             defer { server.stop() }
-            let answer = try server.exchange(Record.head(parameters(length: "0")))
+            let response = try server.exchange(Record.head(parameters(length: "0")))
             #expect(
-                answer.text
+                response.text
                     == "Location: /x\r\nStatus: 201 Created\r\nContent-Type: a/b\r\n"
                     + "Content-Length: 2\r\n\r\nAB"
             )
-            #expect(answer.endStatus == 0)
+            #expect(response.endStatus == 0)
         }
 
         @Test(
@@ -57,8 +57,8 @@ extension FrontTests {
                 TestServer.reply(exchange, Response(ResponseHead(status: status), content: [65]))
             }
             defer { server.stop() }
-            let answer = try server.exchange(Record.head(parameters(length: "0")))
-            #expect(answer.text.hasPrefix("Status: \(line)\r\n"))
+            let response = try server.exchange(Record.head(parameters(length: "0")))
+            #expect(response.text.hasPrefix("Status: \(line)\r\n"))
         }
 
         @Test(
@@ -71,10 +71,10 @@ extension FrontTests {
         func noContent(_ method: String, _ status: Int, _ length: String?) throws {
             let server = try TestServer { TestServer.reply($0, status, "AB") }
             defer { server.stop() }
-            let answer = try server.exchange(Record.head(parameters(method, length: "0")))
-            #expect(answer.status == status)
-            #expect(answer.content == "")
-            let found = answer.head.components(separatedBy: "\r\n")
+            let response = try server.exchange(Record.head(parameters(method, length: "0")))
+            #expect(response.status == status)
+            #expect(response.content == "")
+            let found = response.head.components(separatedBy: "\r\n")
                 .first { $0.hasPrefix("Content-Length") }
             #expect(found == length)
         }
@@ -86,9 +86,9 @@ extension FrontTests {
                 TestServer.reply($0, Response(ResponseHead(status: .ok), content: content))
             }
             defer { server.stop() }
-            let answer = try server.exchange(Record.head(parameters("GET", length: "0")))
-            #expect(answer.content.utf8.count == content.count)
-            #expect(answer.endStatus == 0)
+            let response = try server.exchange(Record.head(parameters("GET", length: "0")))
+            #expect(response.content.utf8.count == content.count)
+            #expect(response.endStatus == 0)
         }
 
         private static func told(_ fields: HTTPFields) -> ResponseHead {
@@ -106,11 +106,11 @@ extension FrontTests {
                 TestServer.reply(exchange, Response(head))
             }
             defer { server.stop() }
-            let answer = try server.exchange(
+            let response = try server.exchange(
                 Record.head(parameters(length: "0", [("SPOOLGATE_INTERIM", "104")]))
             )
             #expect(
-                answer.text
+                response.text
                     == "Status: 104 Upload Resumption Supported\r\nlocation: /u/1\r\n"
                     + "content-type: a/B\r\n\r\n"
                     + "Location: /u/1\r\nStatus: 201 Created\r\nContent-Length: 0\r\n\r\n"
@@ -131,9 +131,9 @@ extension FrontTests {
             client.send(Record.head(parameters(length: "0", [("SPOOLGATE_INTERIM", "104")])))
             #expect(client.waits { $0.interims == [104] })
             gate.open()
-            let answer = client.answer()
-            #expect(answer.interims == [104])
-            #expect(answer.final.status == 201)
+            let response = client.response()
+            #expect(response.interims == [104])
+            #expect(response.final.status == 201)
             let plain = try server.exchange(Record.head(parameters(length: "0")))
             #expect(plain.text.hasPrefix("Status: 201"))
         }
@@ -144,9 +144,9 @@ extension FrontTests {
             defer { server.stop() }
             let client = try server.client()
             client.send(Record.head(parameters(length: "1000")) + Record.bytes(.stdin, [1]))
-            let answer = client.answer()
-            #expect(answer.status == 413)
-            #expect(answer.endStatus == 0)
+            let response = client.response()
+            #expect(response.status == 413)
+            #expect(response.endStatus == 0)
         }
 
         @Test("reading ends from a peer that keeps sending after its response")
@@ -156,7 +156,7 @@ extension FrontTests {
                     $0.lingerIdle = .seconds(5)
                     $0.lingerTotal = .milliseconds(200)
                 },
-                answer: { TestServer.reply($0, 413, "no") }
+                response: { TestServer.reply($0, 413, "no") }
             )
             defer { server.stop() }
             let client = try server.client()
@@ -183,12 +183,12 @@ extension FrontTests {
             }
             defer { server.stop() }
             for method in ["GET", "DELETE", "PUT"] {
-                let answer = try server.exchange(Record.head(parameters(method, length: "0")))
-                #expect(answer.endStatus == nil, "\(method)")
-                #expect(answer.isClosed)
+                let response = try server.exchange(Record.head(parameters(method, length: "0")))
+                #expect(response.endStatus == nil, "\(method)")
+                #expect(response.isClosed)
             }
             #expect(eventually { server.events.count == 2 })
-            #expect(server.events == [.incompleteAnswer, .incompleteAnswer])
+            #expect(server.events == [.incompleteResponse, .incompleteResponse])
         }
 
         @Test(
@@ -210,13 +210,13 @@ extension FrontTests {
                 if isUnsent { TestServer.reply(exchange, 502, "broken") } else { exchange.abort() }
             }
             defer { server.stop() }
-            let answer = try server.exchange(
+            let response = try server.exchange(
                 Record.head(parameters("GET", length: "0", [("SPOOLGATE_INTERIM", "104")]))
             )
-            #expect(answer.interims == [104])
-            #expect(answer.final.status == (isUnsent ? 502 : 200))
-            #expect(answer.endStatus == (isUnsent ? 0 : nil))
-            #expect(answer.final.content.utf8.count == (isUnsent ? 6 : count))
+            #expect(response.interims == [104])
+            #expect(response.final.status == (isUnsent ? 502 : 200))
+            #expect(response.endStatus == (isUnsent ? 0 : nil))
+            #expect(response.final.content.utf8.count == (isUnsent ? 6 : count))
         }
 
         @Test("content beyond the announced length is not sent")
@@ -227,9 +227,9 @@ extension FrontTests {
                 try? exchange.send(content: content.span.bytes)
             }
             defer { server.stop() }
-            let answer = try server.exchange(Record.head(parameters(length: "0")))
-            #expect(answer.content == "AB")
-            #expect(answer.endStatus == 0)
+            let response = try server.exchange(Record.head(parameters(length: "0")))
+            #expect(response.content == "AB")
+            #expect(response.endStatus == 0)
         }
 
         @Test("a web server that left or does not read ends the response")
@@ -274,15 +274,15 @@ extension FrontTests {
             let large = [("HTTP_X", String(repeating: "a", count: 100_000))]
             let many = (0..<10_000).map { ("HTTP_X_\($0)", "1") }
             for more in [large, many] {
-                let answer = try server.exchange(
+                let response = try server.exchange(
                     Record.head(parameters(length: "0", more)) + Record.bytes(.stdin)
                 )
-                #expect(answer.status == 431)
-                #expect(answer.content.contains("\"status\":431"))
+                #expect(response.status == 431)
+                #expect(response.content.contains("\"status\":431"))
             }
             for role: UInt16 in [2, 3] {
-                let answer = try server.exchange(Record.head(parameters(length: "0"), role: role))
-                #expect(answer.status == 500)
+                let response = try server.exchange(Record.head(parameters(length: "0"), role: role))
+                #expect(response.status == 500)
             }
         }
     }

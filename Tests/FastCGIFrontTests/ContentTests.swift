@@ -23,9 +23,9 @@ extension FrontTests {
             let content = Array(content.prefix(size == 1 ? 3000 : 100_000))
             let stdin = Record.stream(.stdin, content, size: size, padding: UInt8(padding))
             for length in ["\(content.count)", "", nil] as [String?] {
-                let answer = try server.exchange(Record.head(parameters(length: length)) + stdin)
-                #expect(answer.content == Received.text(content), "length \(length ?? "absent")")
-                #expect(answer.endStatus == 0)
+                let response = try server.exchange(Record.head(parameters(length: length)) + stdin)
+                #expect(response.content == Received.text(content), "length \(length ?? "absent")")
+                #expect(response.endStatus == 0)
             }
         }
 
@@ -40,7 +40,7 @@ extension FrontTests {
                     + Record.stream(.params, Record.pairs(parameters()), size: 3, padding: 5)
                     + Record.stream(.stdin, content, size: 2, padding: 1)
             )
-            #expect(client.answer().content == Received.text(content))
+            #expect(client.response().content == Received.text(content))
         }
 
         @Test("content with a cut record header is waited for", arguments: 1...9)
@@ -56,7 +56,7 @@ extension FrontTests {
             client.send(Record.head(parameters()) + content.prefix(count))
             gate.pass()
             client.send(Array(content.dropFirst(count)))
-            #expect(client.answer().content == Received.text([1, 2, 3]))
+            #expect(client.response().content == Received.text([1, 2, 3]))
         }
 
         @Test("with a known length the record that ends the content is not waited for")
@@ -64,8 +64,8 @@ extension FrontTests {
             let server = try TestServer()
             defer { server.stop() }
             let stdin = Record.stream(.stdin, content, isEnded: false)
-            let answer = try server.exchange(Record.head(parameters(length: "100000")) + stdin)
-            #expect(answer.content == Received.text(content))
+            let response = try server.exchange(Record.head(parameters(length: "100000")) + stdin)
+            #expect(response.content == Received.text(content))
         }
 
         @Test("received bytes are passed on while more are awaited")
@@ -82,7 +82,7 @@ extension FrontTests {
             client.send(Record.head(parameters()) + Record.bytes(.stdin, [1, 2, 3], padding: 4))
             gate.pass()
             client.send(Record.stream(.stdin, [4]))
-            #expect(client.answer().content == "complete")
+            #expect(client.response().content == "complete")
         }
 
         @Test("available content is passed on in large pieces")
@@ -109,7 +109,7 @@ extension FrontTests {
                     + Record.stream(.stdin, content, size: 8192)
             )
             gate.open()
-            _ = client.answer()
+            _ = client.response()
             let (calls, count) = received.update { $0 }
             #expect(count == 100_000)
             #expect(calls <= 4)
@@ -117,13 +117,13 @@ extension FrontTests {
 
         @Test("the buffer of a burst is released while the rest is awaited")
         func burst() throws {
-            let taken = Monitor((most: 0, now: 0))
+            let taken = Monitor((maximum: 0, now: 0))
             let gate = Gate()
             let server = try TestServer { exchange in
                 gate.pass()
                 let buffer = try ContentBuffer(capacity: 1 << 20)
                 while (try? exchange.receive(into: buffer)) == true {
-                    taken.update { $0 = (max($0.most, buffer.touched), buffer.touched) }
+                    taken.update { $0 = (max($0.maximum, buffer.touched), buffer.touched) }
                     buffer.removeAll()
                 }
                 TestServer.reply(exchange, 200, "")
@@ -139,13 +139,13 @@ extension FrontTests {
             var pause: UInt32 = 10_000
             try eventually("the buffer of the burst is released") {
                 client.send(Record.bytes(.stdin, [1]))
-                let (most, now) = taken.update { $0 }
+                let (maximum, now) = taken.update { $0 }
                 usleep(pause)
                 pause = min(2 * pause, 1_000_000)
-                return most > 32 << 10 && now < 4096
+                return maximum > 32 << 10 && now < 4096
             }
             client.send(Record.bytes(.stdin))
-            #expect(client.answer().status == 200)
+            #expect(client.response().status == 200)
         }
 
         /// Bytes after the parameters, and the expected end of the content.
@@ -228,11 +228,11 @@ extension FrontTests {
         func stalled() throws {
             let server = try TestServer(changing: { $0.stallTimeout = .milliseconds(100) })
             defer { server.stop() }
-            let answer = try server.exchange(
+            let response = try server.exchange(
                 Record.head(parameters(length: "9")) + Record.bytes(.stdin, [1, 2])
             )
-            #expect(answer.content == Received.text([1, 2], "stalled"))
-            #expect(answer.endStatus == 0)
+            #expect(response.content == Received.text([1, 2], "stalled"))
+            #expect(response.endStatus == 0)
         }
 
         @Test("another thread makes a waiting request release, and its response still arrives")
@@ -249,9 +249,9 @@ extension FrontTests {
             let client = try server.client()
             client.send(Record.head(parameters(length: "9")) + Record.bytes(.stdin, [1, 2]))
             release.wait(until: .after(.seconds(300))) { $0 }?()
-            let answer = client.answer()
-            #expect(answer.status == 409)
-            #expect(answer.content == "2 released")
+            let response = client.response()
+            #expect(response.status == 409)
+            #expect(response.content == "2 released")
             // The request has ended, so this has no effect.
             release.update { $0 }?()
         }
@@ -274,9 +274,9 @@ extension FrontTests {
                 usleep(1000)
             }
             client.closeSending()
-            let answer = client.answer()
-            #expect(answer.content == "released")
-            #expect(answer.endStatus == 0)
+            let response = client.response()
+            #expect(response.content == "released")
+            #expect(response.endStatus == 0)
         }
     }
 }

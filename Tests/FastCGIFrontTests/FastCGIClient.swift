@@ -90,10 +90,10 @@ struct Answer {
         blocks.prefix { $0.hasPrefix("Status: 1") }.compactMap { Int($0.dropFirst(8).prefix(3)) }
     }
     var final: Answer {
-        var answer = self
+        var response = self
         let rest = blocks.dropFirst(interims.count).joined(separator: "\r\n\r\n")
-        answer.stdout = Array(rest.utf8)
-        return answer
+        response.stdout = Array(rest.utf8)
+        return response
     }
     var head: String { text.components(separatedBy: "\r\n\r\n").first ?? "" }
     var content: String {
@@ -135,13 +135,13 @@ final class FastCGIClient {
 
     func closeSending() { shutdown(socket.number, Int32(SHUT_WR)) }
 
-    func answer() -> Answer {
+    func response() -> Answer {
         var count = receive()
         while count > 0 { count = receive() }
         let isClosed = count == 0 || errno == ECONNRESET
-        var answer = answerSoFar
-        answer.isClosed = isClosed
-        return answer
+        var response = answerSoFar
+        response.isClosed = isClosed
+        return response
     }
 
     /// Returns false if the condition never becomes true.
@@ -167,9 +167,9 @@ final class FastCGIClient {
 
     /// From the records received completely.
     private var answerSoFar: Answer {
-        var answer = Answer()
-        Self.parse(received, into: &answer)
-        return answer
+        var response = Answer()
+        Self.parse(received, into: &response)
+        return response
     }
 
     private func receive() -> Int {
@@ -178,7 +178,7 @@ final class FastCGIClient {
         return part.count
     }
 
-    private static func parse(_ bytes: [UInt8], into answer: inout Answer) {
+    private static func parse(_ bytes: [UInt8], into response: inout Answer) {
         var rest = bytes[...]
         while rest.count >= 8 {
             let start = rest.startIndex
@@ -186,10 +186,10 @@ final class FastCGIClient {
             let whole = 8 + length + Int(rest[start + 6])
             guard rest.count >= whole else { return }
             let content = rest[(start + 8)..<(start + 8 + length)]
-            answer.types.append(rest[start + 1])
+            response.types.append(rest[start + 1])
             switch RecordType(rawValue: rest[start + 1]) {
-            case .stdout: answer.stdout += content
-            case .endRequest: answer.endStatus = content[content.startIndex + 4]
+            case .stdout: response.stdout += content
+            case .endRequest: response.endStatus = content[content.startIndex + 4]
             default: break
             }
             rest = rest.dropFirst(whole)

@@ -46,9 +46,9 @@ extension FrontTests {
             try eventually("a thread for each") { server.server.load.active == Self.clients }
             gate.open()
             for (index, client) in clients.enumerated() {
-                let answer = client.answer()
-                #expect(answer.status == (index % heads.count == 1 ? 431 : 200))
-                #expect(answer.endStatus == 0)
+                let response = client.response()
+                #expect(response.status == (index % heads.count == 1 ? 431 : 200))
+                #expect(response.endStatus == 0)
             }
             #expect(server.events.isEmpty)
         }

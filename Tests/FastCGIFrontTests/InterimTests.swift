@@ -31,7 +31,7 @@ private final class GatewayServer {
             while try connection.receiveRequest() != nil {
                 try connection.send("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")
                 gate.pass()
-                try connection.answer("200 OK", content: "done")
+                try connection.response("200 OK", content: "done")
             }
         }
         root = "\(NSTemporaryDirectory())/front-\(UUID().uuidString)"
@@ -64,8 +64,8 @@ private final class GatewayServer {
 
     func createPartial() throws -> String {
         let marked = [("HTTP_UPLOAD_COMPLETE", "?0"), ("SPOOLGATE_INTERIM", "104")]
-        let answer = try server.exchange(upload("POST", "/files", marked, "hel"))
-        return try #require(answer.final.field("Location"))
+        let response = try server.exchange(upload("POST", "/files", marked, "hel"))
+        return try #require(response.final.field("Location"))
     }
 }
 
@@ -146,19 +146,21 @@ extension FrontTests {
             var more = test.parameters + [("HTTP_EXPECT", "100-continue")]
             if let interim { more.append(("SPOOLGATE_INTERIM", interim)) }
             let target = test.isAppend ? try front.createPartial() : "/files"
-            let answer = try front.server.exchange(upload(test.method, target, more, test.content))
+            let response = try front.server.exchange(
+                upload(test.method, target, more, test.content)
+            )
             let statuses = Set((interim ?? "").split(separator: " ").compactMap { Int($0) })
-            #expect(answer.interims == test.all.filter { statuses.contains($0) })
-            for block in answer.blocks.prefix(answer.interims.count) {
+            #expect(response.interims == test.all.filter { statuses.contains($0) })
+            for block in response.blocks.prefix(response.interims.count) {
                 let lines = block.components(separatedBy: "\r\n").dropFirst()
                 let names = lines.compactMap { $0.split(separator: ":").first.map(String.init) }
                 #expect(names == names.map { $0.lowercased() })
             }
-            #expect(!answer.final.text.contains("Status: 1"))
-            #expect(answer.final.status == test.status)
-            #expect(answer.final.blocks.count == 2)
-            if test.status == 200 { #expect(answer.final.content == "done") }
-            #expect(answer.endStatus == 0)
+            #expect(!response.final.text.contains("Status: 1"))
+            #expect(response.final.status == test.status)
+            #expect(response.final.blocks.count == 2)
+            if test.status == 200 { #expect(response.final.content == "done") }
+            #expect(response.endStatus == 0)
         }
 
         @Test(
@@ -182,13 +184,13 @@ extension FrontTests {
             // One from the creation, one with the progress, and three heartbeats.
             #expect(client.waits { $0.interims.count >= 5 })
             front.gate.open()
-            let answer = client.answer()
-            #expect(answer.blocks[1..<answer.interims.count].allSatisfy { $0 == beat })
-            #expect(answer.final.status == 200)
-            #expect(answer.final.content == "done")
-            #expect(silent[0].answer().interims == [])
-            #expect(silent[1].answer().interims == [103])
-            for client in silent { #expect(client.answer().final.content == "done") }
+            let response = client.response()
+            #expect(response.blocks[1..<response.interims.count].allSatisfy { $0 == beat })
+            #expect(response.final.status == 200)
+            #expect(response.final.content == "done")
+            #expect(silent[0].response().interims == [])
+            #expect(silent[1].response().interims == [103])
+            for client in silent { #expect(client.response().final.content == "done") }
         }
 
         @Test("an unread heartbeat does not stop the delivery")
@@ -204,7 +206,7 @@ extension FrontTests {
             other.send(request)
             #expect(other.waits { $0.interims.count >= 5 })
             front.gate.open()
-            #expect(other.answer().final.status == 200)
+            #expect(other.response().final.status == 200)
             #expect(try eventually { try front.queues() == [.delivered, .delivered] })
             #expect(front.origin.requests.count == 2)
         }

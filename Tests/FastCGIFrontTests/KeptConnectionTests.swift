@@ -44,8 +44,8 @@ extension FrontTests {
                 #expect(client.waits { $0.text.hasSuffix(Received.text(content ?? [])) })
             }
             client.closeSending()
-            let answer = client.answer()
-            #expect(answer.isClosed && !answer.isLetGo)
+            let response = client.response()
+            #expect(response.isClosed && !response.isLetGo)
             #expect(server.events.isEmpty)
         }
 
@@ -104,7 +104,7 @@ extension FrontTests {
         func patience() throws {
             let server = try TestServer(changing: {
                 $0.maximumKept = 1
-                $0.letGoTimeout = .milliseconds(50)
+                $0.releaseTimeout = .milliseconds(50)
                 $0.parametersTimeout = .milliseconds(400)
             })
             defer { server.stop() }
@@ -116,8 +116,8 @@ extension FrontTests {
                 #expect(count > 1 || eventually { server.server.load.kept == 1 })
                 return client
             }
-            let answer = clients[0].answer()
-            #expect(answer.isLetGo && answer.isClosed)
+            let response = clients[0].response()
+            #expect(response.isLetGo && response.isClosed)
             clients[1].send(request([1]))
             expect(2, clients[1])
         }
@@ -130,14 +130,14 @@ extension FrontTests {
             client.send(request([1]))
             expect(1, client)
             client.send(Array(request([1]).prefix(20)))
-            let answer = client.answer()
-            #expect(answer.isClosed && answer.ends(1))
+            let response = client.response()
+            #expect(response.isClosed && response.ends(1))
             #expect(eventually { server.events == [.noRequest] })
         }
 
         @Test("a drain closes kept connections, serves requests in flight, and has a time limit")
         func drain() throws {
-            let server = try TestServer(changing: { $0.letGoTimeout = .seconds(5) })
+            let server = try TestServer(changing: { $0.releaseTimeout = .seconds(5) })
             let clients = try (0..<3).map { _ in
                 let client = try server.client()
                 client.send(request([1]))
@@ -153,12 +153,12 @@ extension FrontTests {
             for client in clients { #expect(client.waits { $0.isLetGo }) }
             // One closes as nginx does, one sends a request, one does nothing.
             clients[0].closeSending()
-            #expect(clients[0].answer().isClosed)
+            #expect(clients[0].response().isClosed)
             clients[1].send(request([2]))
             expect(2, clients[1])
             for client in clients.dropFirst() {
-                let answer = client.answer()
-                #expect(answer.isLetGo && answer.isClosed)
+                let response = client.response()
+                #expect(response.isLetGo && response.isClosed)
             }
             #expect(ended.wait(until: .after(.seconds(300))) { $0 } == true)
             #expect(server.server.load.threads == 0)

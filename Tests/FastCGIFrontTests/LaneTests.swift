@@ -94,9 +94,9 @@ extension FrontTests {
             case .singly: client.sendSingly(records)
             }
             if closes { client.closeSending() }
-            let answer = client.answer()
-            #expect(answer.endStatus == 0)
-            return answer.content
+            let response = client.response()
+            #expect(response.endStatus == 0)
+            return response.content
         }
 
         @Test(
@@ -154,9 +154,9 @@ extension FrontTests {
             client.send(Record.head(parameters(length: "\(Self.large)")) + Self.offer)
             #expect(client.waits { $0.types == [8] })
             client.send(Self.written(5) + Self.contentEnd)
-            let answer = client.answer()
-            #expect(answer.content == #"["5"] truncated"#)
-            #expect(answer.types.prefix(2) == [8, 8])
+            let response = client.response()
+            #expect(response.content == #"["5"] truncated"#)
+            #expect(response.types.prefix(2) == [8, 8])
         }
 
         @Test("a message before the grant, or a second offer, ends the content")
@@ -164,10 +164,10 @@ extension FrontTests {
             for records in [Self.written(5), Self.offer] {
                 let server = try Self.server()
                 defer { server.stop() }
-                let answer = try server.exchange(
+                let response = try server.exchange(
                     Record.head(parameters(length: "\(Self.large)")) + Self.offer + records
                 )
-                #expect(answer.content.hasSuffix("truncated"))
+                #expect(response.content.hasSuffix("truncated"))
             }
         }
 
@@ -182,7 +182,7 @@ extension FrontTests {
             case .whole: client.send(request)
             case .singly: client.sendSingly(request)
             }
-            #expect(client.answer().content == "no offer 3 complete")
+            #expect(client.response().content == "no offer 3 complete")
         }
 
         @Test("reading content declines the offer", arguments: Cut.allCases)
@@ -197,7 +197,7 @@ extension FrontTests {
             }
             #expect(client.waits { $0.types == [8] })
             client.send(Record.stream(.stdin, [1, 2, 3]))
-            #expect(client.answer().content == Received.text([1, 2, 3]))
+            #expect(client.response().content == Received.text([1, 2, 3]))
         }
     }
 }

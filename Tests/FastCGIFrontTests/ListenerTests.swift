@@ -129,13 +129,13 @@ extension FrontTests {
                 let count = recv(receiver, &room, room.count, Int32(MSG_DONTWAIT))
                 return String(decoding: room.prefix(max(0, count)), as: UTF8.self)
             }
-            try manager.tell(.ready, .status("line\nREADY=0"))
+            try manager.notify(.ready, .status("line\nREADY=0"))
             #expect(received() == "READY=1\nSTATUS=line READY=0")
-            try manager.tell(.stopping)
+            try manager.notify(.stopping)
             #expect(received() == "STOPPING=1")
-            try manager.tell(.reloading)
+            try manager.notify(.reloading)
             #expect(received().hasPrefix("RELOADING=1\nMONOTONIC_USEC="))
-            try ServiceManager { _ in nil }.tell(.ready)
+            try ServiceManager { _ in nil }.notify(.ready)
             #expect(received() == "")
         }
     }

@@ -77,7 +77,7 @@ private final class FrontWorld {
     private let server: TestServer
     private let spool: Spool
     private let closed: (upstream: LoopbackOrigin, authorizer: LoopbackOrigin)?
-    private(set) var tally = (connections: 0, answered: 0, ended: 0)
+    private(set) var tally = (connections: 0, responded: 0, ended: 0)
 
     init(isClosed: Bool = false) throws {
         var settings = Settings()
@@ -108,7 +108,7 @@ private final class FrontWorld {
         )
         server = try TestServer { settings in
             settings.lingerIdle = .milliseconds(5)
-        } answer: {
+        } response: {
             gateway.serve($0)
         }
     }
@@ -124,16 +124,16 @@ private final class FrontWorld {
             let client = try server.client()
             client.send(drawn.connection())
             client.closeSending()
-            let answer = client.answer()
-            #expect(answer.isClosed, "seed \(seed): the connection stays open")
+            let response = client.response()
+            #expect(response.isClosed, "seed \(seed): the connection stays open")
             tally.connections += 1
-            if answer.status == nil { tally.ended += 1 } else { tally.answered += 1 }
+            if response.status == nil { tally.ended += 1 } else { tally.responded += 1 }
         }
         let sound = Record.head(
             [("REQUEST_METHOD", "PUT"), ("REQUEST_URI", "/sound"), ("CONTENT_LENGTH", "2")]
         )
-        let answer = try server.exchange(sound + Record.stream(.stdin, Array("ok".utf8)))
-        #expect(answer.status == (closed == nil ? 201 : 403), "seed \(seed): \(answer.text)")
+        let response = try server.exchange(sound + Record.stream(.stdin, Array("ok".utf8)))
+        #expect(response.status == (closed == nil ? 201 : 403), "seed \(seed): \(response.text)")
         try checkGate(seed)
     }
 
@@ -168,8 +168,8 @@ private struct FuzzParameters {
         }
     }
 
-    private mutating func bytes(_ most: UInt64) -> [UInt8] {
-        (0..<random.next() % (most + 1)).map { _ in UInt8(truncatingIfNeeded: random.next()) }
+    private mutating func bytes(_ maximum: UInt64) -> [UInt8] {
+        (0..<random.next() % (maximum + 1)).map { _ in UInt8(truncatingIfNeeded: random.next()) }
     }
 
     private static let names = [

@@ -39,7 +39,7 @@ extension FrontTests {
             #expect(eventually { server.server.load.active == 5 })
             #expect(server.server.load.threads == 5)
             gate.open()
-            for client in clients { #expect(client.answer().content == "served") }
+            for client in clients { #expect(client.response().content == "served") }
             #expect(eventually { server.server.load.active == 0 })
             #expect(try server.exchange(request).content == "served")
             #expect(eventually { server.server.load.threads <= 4 })
@@ -63,10 +63,10 @@ extension FrontTests {
                 usleep(10_000)
             }
             #expect(!deadline.hasPassed)
-            for client in silent { #expect(client.answer().isClosed) }
+            for client in silent { #expect(client.response().isClosed) }
             #expect(eventually { server.events.filter { $0 == .noRequest }.count == 3 })
-            let answer = try server.exchange(Record.head(parameters(length: "0")))
-            #expect(answer.status == 200)
+            let response = try server.exchange(Record.head(parameters(length: "0")))
+            #expect(response.status == 200)
         }
 
         @Test("hundreds of connections full of garbage leave nothing behind")
@@ -104,13 +104,13 @@ extension FrontTests {
                     )
                 }
                 client.closeSending()
-                if round % 3 == 0 { _ = client.answer() }
+                if round % 3 == 0 { _ = client.response() }
             }
             #expect(eventually { server.server.load.active == 0 })
             #expect(eventually { (try? Self.sockets(of: server)) == 1 })
             #expect(eventually { server.server.load.threads <= 4 })
-            let answer = try server.exchange(whole)
-            #expect(answer.content == Received.text([1, 2, 3]))
+            let response = try server.exchange(whole)
+            #expect(response.content == Received.text([1, 2, 3]))
         }
 
         @Test("a management record before the request gets a response")
@@ -123,9 +123,9 @@ extension FrontTests {
                 padding: 2,
                 id: 0
             )
-            let answer = try server.exchange(query + Record.head(parameters(length: "0")))
-            #expect(answer.types.first == RecordType.getValuesResult.rawValue)
-            #expect(answer.status == 200)
+            let response = try server.exchange(query + Record.head(parameters(length: "0")))
+            #expect(response.types.first == RecordType.getValuesResult.rawValue)
+            #expect(response.status == 200)
         }
 
         @Test("running out of descriptors stops nothing")
@@ -162,7 +162,7 @@ extension FrontTests {
             #expect(isReported)
             let client = try #require(clients[..<connected].last)
             client.send(Record.head(parameters(length: "0")) + Record.bytes(.stdin))
-            #expect(client.answer().status == 200)
+            #expect(client.response().status == 200)
         }
 
         @Test("a drained server has finished every request and removed its socket")
@@ -188,11 +188,11 @@ extension FrontTests {
             #expect(!server.server.drain(until: .after(.milliseconds(300))) {})
             receiving.send(Record.bytes(.stdin, [2]) + Record.bytes(.stdin))
             slow.send(Array(head.dropFirst(20)) + Record.bytes(.stdin))
-            #expect(receiving.answer().content.hasSuffix("complete"))
-            #expect(slow.answer().content.hasSuffix("complete"))
+            #expect(receiving.response().content.hasSuffix("complete"))
+            #expect(slow.response().content.hasSuffix("complete"))
             gate.open()
             #expect(server.stop())
-            #expect(working.answer().content == "finished")
+            #expect(working.response().content == "finished")
             #expect(server.server.load.threads == 0)
             #expect(!FileManager.default.fileExists(atPath: server.path))
             #expect(throws: (any Error).self) { try server.client() }
@@ -231,8 +231,8 @@ extension FrontTests {
                 for release in late.withLock({ $0 }) { release() }
             }
             #expect(isDrained)
-            #expect(receiving.answer().content == "released")
-            #expect(slow.answer().content == "released")
+            #expect(receiving.response().content == "released")
+            #expect(slow.response().content == "released")
         }
     }
 }
@@ -244,21 +244,21 @@ extension FrontTests {
     )
     func busyTime() {
         var pool = ThreadPool(minimumSpare: 4, maximum: 1001)
-        func isOver() -> Bool { pool.busyTimeIsOver() }
+        func isEnded() -> Bool { pool.busyTimeHasPassed() }
         for _ in 0..<16 { pool.threadStarts() }
         for _ in 0..<12 { pool.idleThreadEnds() }
-        #expect(!isOver(), "more threads than usually wait")
+        #expect(!isEnded(), "more threads than usually wait")
         for _ in 0..<396 { pool.threadStarts() }
-        #expect(!isOver())
+        #expect(!isEnded())
         for _ in 0..<199 { pool.idleThreadEnds() }
-        #expect(!isOver())
+        #expect(!isEnded())
         pool.idleThreadEnds()
-        #expect(isOver())
-        #expect(!isOver())
+        #expect(isEnded())
+        #expect(!isEnded())
         for _ in 0..<150 { pool.idleThreadEnds() }
-        #expect(isOver())
+        #expect(isEnded())
         for _ in 0..<300 { pool.threadStarts() }
         for _ in 0..<300 { pool.idleThreadEnds() }
-        #expect(isOver())
+        #expect(isEnded())
     }
 }

@@ -46,7 +46,7 @@ struct RecordFuzzTests {
         let found = read(connection, rooms: drawn.rooms)
         connection.close()
         #expect(found == drawn.expected, "seed \(drawn.seed)")
-        #expect(peer.answers() == drawn.answers, "seed \(drawn.seed)")
+        #expect(peer.responses() == drawn.responses, "seed \(drawn.seed)")
     }
 
     private func read(_ connection: Connection, rooms: [Int]) -> ReadRequest? {
@@ -104,13 +104,13 @@ private final class RecordPeer: Sendable {
             waitUntilRead()
         }
         shutdown(number, Int32(SHUT_WR))
-        var answers: [UInt8] = []
+        var responses: [UInt8] = []
         var room = [UInt8](repeating: 0, count: 4096)
         while case let count = recv(number, &room, room.count, 0), count > 0 {
-            answers += room.prefix(count)
+            responses += room.prefix(count)
         }
         close(number)
-        received.update { $0 = answers }
+        received.update { $0 = responses }
     }
 
     private func waitUntilRead() {
@@ -124,7 +124,7 @@ private final class RecordPeer: Sendable {
         }
     }
 
-    func answers() -> [UInt8]? { received.wait(until: .after(.seconds(60))) { $0 } }
+    func responses() -> [UInt8]? { received.wait(until: .after(.seconds(60))) { $0 } }
 }
 
 private struct DrawnRecords {
@@ -132,7 +132,7 @@ private struct DrawnRecords {
     private(set) var bytes: [UInt8] = []
     /// nil if the records contain no request.
     private(set) var expected: ReadRequest?
-    private(set) var answers: [UInt8] = []
+    private(set) var responses: [UInt8] = []
     private(set) var cuts: [Int] = []
     private(set) var rooms: [Int] = []
     private var random: SplitMix
@@ -143,12 +143,12 @@ private struct DrawnRecords {
         random = SplitMix(seed: seed)
         id = random.one(of: 1, 1, 1, 2, 255, 256, 65_535)
         draw()
-        let most = random.one(of: 1, 7, 9, 300, 5_000, 100_000) as UInt64
+        let maximum = random.one(of: 1, 7, 9, 300, 5_000, 100_000) as UInt64
         // Single bytes only for small requests: at most a few hundred parts.
         let least = bytes.count / 400
         var left = bytes.count
         while left > 0 {
-            cuts.append(min(left, least + 1 + Int(random.next() % most)))
+            cuts.append(min(left, least + 1 + Int(random.next() % maximum)))
             left -= cuts[cuts.count - 1]
         }
         let room = random.one(of: 1, 3, 900, 40_000, 300_000) as UInt64
@@ -161,7 +161,7 @@ private struct DrawnRecords {
         let role: UInt16 = random.one(of: 1, 1, 2, 900)
         add(.beginRequest, [UInt8(role >> 8), UInt8(role & 255), 1, 0, 0, 0, 0, 0])
         guard let parameters = addStream(.params) else { return }
-        let kept = parameters.count > RequestBeginning.mostBytes ? nil : parameters
+        let kept = parameters.count > RequestBeginning.maximumBytes ? nil : parameters
         expected = ReadRequest(id: id, role: role, parameters: kept, content: [], isProper: true)
         if let content = addStream(.stdin) {
             expected?.content = content
@@ -214,7 +214,7 @@ private struct DrawnRecords {
         case 1:
             let number = random.one(of: other, id) as UInt16
             bytes += Record.bytes(.beginRequest, [0, 1, 0, 0, 0, 0, 0, 0], id: number)
-            answers += Record.bytes(.endRequest, [0, 0, 0, 0, 1, 0, 0, 0], id: number)
+            responses += Record.bytes(.endRequest, [0, 0, 0, 0, 1, 0, 0, 0], id: number)
         default:
             let type: RecordType = random.one(of: .params, .stdin, .abortRequest, .stdout)
             let padding: UInt8 = random.one(of: 0, 3, 255)
@@ -230,11 +230,11 @@ private struct DrawnRecords {
             let pairs = Record.pairs(asked.map { ($0, "") })
             bytes += Record.bytes(.getValues, pairs, padding: padding, id: 0)
             let known = asked.contains("FCGI_MPXS_CONNS") ? [("FCGI_MPXS_CONNS", "0")] : []
-            answers += Record.bytes(.getValuesResult, Record.pairs(known), id: 0)
+            responses += Record.bytes(.getValuesResult, Record.pairs(known), id: 0)
         } else {
             bytes += Record.bytes(.stdout, drawBytes(90), padding: padding, id: 0)
             let unknown: [UInt8] = [1, 11, 0, 0, 0, 8, 0, 0]
-            answers += unknown + [RecordType.stdout.rawValue, 0, 0, 0, 0, 0, 0, 0]
+            responses += unknown + [RecordType.stdout.rawValue, 0, 0, 0, 0, 0, 0, 0]
         }
     }
 
@@ -249,7 +249,7 @@ private struct DrawnRecords {
         }
     }
 
-    private mutating func drawBytes(_ most: UInt64) -> [UInt8] {
-        (0..<random.next() % (most + 1)).map { _ in UInt8(truncatingIfNeeded: random.next()) }
+    private mutating func drawBytes(_ maximum: UInt64) -> [UInt8] {
+        (0..<random.next() % (maximum + 1)).map { _ in UInt8(truncatingIfNeeded: random.next()) }
     }
 }

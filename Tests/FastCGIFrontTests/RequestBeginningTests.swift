@@ -21,7 +21,7 @@ import Testing
         }
     }
 
-    private func answer(_ more: [(String, String)]) throws -> Answer {
+    private func response(_ more: [(String, String)]) throws -> Answer {
         let server = try server()
         defer { server.stop() }
         return try server.exchange(Record.head(parameters(length: "0", more)))
@@ -29,10 +29,10 @@ import Testing
 
     @Test("an owner with a NUL is not the owner before it")
     func owner() throws {
-        #expect(try answer([("SPOOLGATE_OWNER", "alice")]).content == "[alice]")
+        #expect(try response([("SPOOLGATE_OWNER", "alice")]).content == "[alice]")
         for owner in ["alice\0x", "alice\0", "\0alice", "\0"] {
             #expect(
-                try answer([("SPOOLGATE_OWNER", owner)]).status == 400,
+                try response([("SPOOLGATE_OWNER", owner)]).status == 400,
                 "\(owner.debugDescription)"
             )
         }
@@ -47,11 +47,11 @@ import Testing
     )
     func values(name: String) throws {
         let sound = ["REQUEST_URI": "/a", "REQUEST_METHOD": "PUT"][name] ?? "5"
-        #expect(try answer([(name, sound + "\0x")]).status == 400)
+        #expect(try response([(name, sound + "\0x")]).status == 400)
     }
 
     @Test("a NUL in a field's name does not end it")
-    func name() throws { #expect(try answer([("HTTP_X\0Y", "1")]).status == 400) }
+    func name() throws { #expect(try response([("HTTP_X\0Y", "1")]).status == 400) }
 
     @Test(
         "a length beyond the data ends the connection, not the process",
@@ -66,8 +66,8 @@ import Testing
         let server = try server()
         defer { server.stop() }
         let all = Record.pairs(parameters(length: "0")) + lie
-        let answer = try server.exchange(Record.begin() + Record.stream(.params, all))
-        #expect(answer.isClosed && answer.status == nil)
+        let response = try server.exchange(Record.begin() + Record.stream(.params, all))
+        #expect(response.isClosed && response.status == nil)
         #expect(eventually { server.events == [.noRequest] })
         #expect(try server.exchange(Record.head(parameters(length: "0"))).status == 200)
     }
@@ -78,7 +78,7 @@ import Testing
         // Fields have a limit of their own; other parameters have only this one.
         for name in ["HTTP_X", "X"] {
             let many = (0..<20).map { ("\(name)_\($0)", large) }
-            #expect(try answer(many).status == 431)
+            #expect(try response(many).status == 431)
         }
     }
 
@@ -89,11 +89,11 @@ import Testing
         let begin = Record.bytes(.beginRequest, [0, 1, 0, 0, 0, 0, 0, 0], id: 2)
         let other = Record.bytes(.params, Record.pairs([("SPOOLGATE_OWNER", "eve")]), id: 2)
         let own = Record.pairs(parameters(length: "0", [("SPOOLGATE_OWNER", "alice")]))
-        let answer = try server.exchange(
+        let response = try server.exchange(
             Record.begin() + begin + other + Record.stream(.params, own, size: 9, padding: 3)
         )
-        #expect(answer.types.first == RecordType.endRequest.rawValue)
-        #expect(answer.content == "[alice]")
+        #expect(response.types.first == RecordType.endRequest.rawValue)
+        #expect(response.content == "[alice]")
     }
 
     @Test(
@@ -108,9 +108,9 @@ import Testing
         client.send(Record.bytes(.params, Record.pairs(parameters(length: "2")), id: id))
         client.send(Record.bytes(.params, id: id) + Record.bytes(.stdin, [1, 2], id: id))
         client.send(Record.bytes(.stdin, id: id))
-        let answer = client.answer()
-        #expect(answer.content == Received.text([1, 2]))
-        #expect(answer.endStatus == 0)
+        let response = client.response()
+        #expect(response.content == Received.text([1, 2]))
+        #expect(response.endStatus == 0)
         #expect(client.numbers == [id])
     }
 }

@@ -316,9 +316,9 @@ import Testing
             (["SPOOLGATE_ORIGIN=https://a", "HTTP_SPOOLGATE_BODY_FILE=/tmp/1"], []),
             (["SPOOLGATE_ORIGIN=https://a", "REQUEST_METHOD="], [.noMethod]),
             (["SPOOLGATE_ORIGIN=https://a", "REQUEST_URI="], [.noMethod]),
-        ] as [([String], Set<FrontFault>)]
+        ] as [([String], Set<WebServerFault>)]
     )
-    func faults(_ parameters: [String], _ faults: Set<FrontFault>) {
+    func faults(_ parameters: [String], _ faults: Set<WebServerFault>) {
         #expect(read(parameters).context.faults == faults)
     }
 

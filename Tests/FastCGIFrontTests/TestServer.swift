@@ -17,7 +17,7 @@ final class TestServer: Sendable {
 
     init(
         _ change: (inout FastCGIServer.Settings) -> Void = { _ in },
-        answer: @escaping @Sendable (any Exchange) throws -> Void
+        response: @escaping @Sendable (any Exchange) throws -> Void
     ) throws {
         path = "/tmp/fcgi-\(UUID().uuidString.prefix(13)).sock"
         var settings = FastCGIServer.Settings()
@@ -30,9 +30,9 @@ final class TestServer: Sendable {
             settings: settings,
             listener: .open(.unix(path: path, mode: 0o600, group: nil)),
             report: { log.add($0) },
-            answer: { exchange, isLast in
+            respond: { exchange, isLast in
                 if isLast { return TestServer.reply(exchange, Refusal.busy.response) }
-                do { try answer(exchange) } catch { Issue.record(error) }
+                do { try response(exchange) } catch { Issue.record(error) }
             }
         )
         self.log = log
@@ -40,19 +40,19 @@ final class TestServer: Sendable {
     }
 
     convenience init(changing change: (inout FastCGIServer.Settings) -> Void = { _ in }) throws {
-        try self.init(change, answer: TestServer.tell)
+        try self.init(change, response: TestServer.tell)
     }
 
     private let log: EventLog
 
-    var events: [FrontEvent] { log.events }
+    var events: [ListenerEvent] { log.events }
 
     func client() throws -> FastCGIClient { try FastCGIClient(path) }
 
     func exchange(_ bytes: [UInt8]) throws -> Answer {
         let client = try client()
         client.send(bytes)
-        return client.answer()
+        return client.response()
     }
 
     /// False if a request is still active after ten seconds.
@@ -83,9 +83,9 @@ final class TestServer: Sendable {
 }
 
 private final class EventLog: Sendable {
-    private let list = Mutex<[FrontEvent]>([])
-    var events: [FrontEvent] { list.withLock { $0 } }
-    func add(_ event: FrontEvent) { list.withLock { $0.append(event) } }
+    private let list = Mutex<[ListenerEvent]>([])
+    var events: [ListenerEvent] { list.withLock { $0 } }
+    func add(_ event: ListenerEvent) { list.withLock { $0.append(event) } }
 }
 
 struct Received {

@@ -21,7 +21,7 @@ final class ClientExchange: Exchange, ContentLane, Sendable {
         var isReleased = false
         var isGone = false
         var isStuck = false
-        var isOver = false
+        var isEnded = false
         var heard: [ResponseHead] = []
         var content: [UInt8] = []
         var final: ResponseHead?
@@ -72,15 +72,15 @@ final class ClientExchange: Exchange, ContentLane, Sendable {
 
     func hangUp() { state.update { $0.isGone = true } }
 
-    func noteEnd() { state.update { $0.isOver = true } }
+    func noteEnd() { state.update { $0.isEnded = true } }
 
     /// Returns false at the deadline.
     func waitUntilStuck() -> Bool {
-        state.wait(until: .after(.seconds(60))) { $0.isStuck || $0.isOver ? true : nil } ?? false
+        state.wait(until: .after(.seconds(60))) { $0.isStuck || $0.isEnded ? true : nil } ?? false
     }
 
     func waitUntilOver() -> Bool {
-        state.wait(until: .after(.seconds(60))) { $0.isOver ? true : nil } ?? false
+        state.wait(until: .after(.seconds(60))) { $0.isEnded ? true : nil } ?? false
     }
 
     // MARK: The web server's side

@@ -106,8 +106,8 @@ struct FaultSweep {
                 working.update { $0 -= 1 }
             }
         }
-        let isOver = working.wait(until: .after(.seconds(24 * 3600))) { $0 == 0 ? true : nil }
-        try #require(isOver == true)
+        let isEnded = working.wait(until: .after(.seconds(24 * 3600))) { $0 == 0 ? true : nil }
+        try #require(isEnded == true)
         let total = tally.update { $0 }
         print(
             "\nfault sweep: \(total.scenarios) scenarios, \(total.calls) calls on the disk, "

@@ -67,7 +67,7 @@ final class FaultyMachine: Sendable {
     func disk(of process: Int) -> Disk {
         Disk { call, subject throws(SystemError) in
             try self.check(call, subject, process)
-        } witness: { effect in
+        } observer: { effect in
             self.state.withLock { self.note(effect, &$0) }
         }
     }

@@ -111,7 +111,7 @@ extension World {
             if got(client.number, of: client).isEmpty, machine.attempts(of: identity) == 0 {
                 complain("\(identity) is held without an attempt")
             }
-            if client.isRepeatable, client.answer != .refusing {
+            if client.isRepeatable, client.response != .refusing {
                 complain("\(identity) is held, but a retry is safe")
             }
         case let other: complain("the queue leaves \(identity) in \(String(describing: other))")
@@ -133,7 +133,7 @@ extension World {
     private func checkEnd(of client: UploadClient) {
         guard client.isHeld, !client.hasFinal, client.requeues == 0, let identity = client.identity
         else { return }
-        if client.isRepeatable, client.answer != .refusing {
+        if client.isRepeatable, client.response != .refusing {
             complain("\(identity) is held, but a retry is safe")
         }
         // An outcome that the disk failed to store was still sent. The next lock decides, as after a crash.

@@ -37,26 +37,26 @@ final class Origin: Sendable {
             while let request = try connection.receiveRequest() {
                 let number = Self.number(of: request)
                 let isFirst = connection.requests.count { Self.number(of: $0) == number } == 1
-                let answer = request.values("X-Answer").first.flatMap { Answer(rawValue: $0) }
-                if answer == .late || answer == .lateSilent {
+                let response = request.values("X-Answer").first.flatMap { Answer(rawValue: $0) }
+                if response == .late || response == .lateSilent {
                     _ = isOpen.wait(until: .after(.seconds(60))) { $0 ? true : nil }
                 }
-                switch answer {
+                switch response {
                 case .silent where isFirst, .lateSilent where isFirst: return
                 case .refusing where isFirst:
-                    try connection.answer("422 Unprocessable Content", content: "no")
-                case .unavailable where isFirst: try connection.answer("503 Service Unavailable")
-                case .unauthorized where isFirst: try connection.answer("401 Unauthorized")
+                    try connection.response("422 Unprocessable Content", content: "no")
+                case .unavailable where isFirst: try connection.response("503 Service Unavailable")
+                case .unauthorized where isFirst: try connection.response("401 Unauthorized")
                 case .redirecting where request.target == "/files":
-                    try connection.answer(
+                    try connection.response(
                         "307 Temporary Redirect",
                         fields: ["Location: \(Self.otherTarget)"]
                     )
-                case .long: try connection.answer("200 OK", content: Self.text(number, .long))
+                case .long: try connection.response("200 OK", content: Self.text(number, .long))
                 case .silent, .lateSilent, .late, .refusing, .unavailable, .unauthorized,
                     .redirecting,
                     .short, nil:
-                    try connection.answer("200 OK", content: Self.text(number, .short))
+                    try connection.response("200 OK", content: Self.text(number, .short))
                 }
             }
         }
@@ -64,8 +64,8 @@ final class Origin: Sendable {
 
     var target: String { path }
 
-    static func text(_ number: Int, _ answer: Answer) -> String {
-        "got \(number)." + (answer == .long ? String(repeating: "x", count: 2000) : "")
+    static func text(_ number: Int, _ response: Answer) -> String {
+        "got \(number)." + (response == .long ? String(repeating: "x", count: 2000) : "")
     }
 
     private static let otherTarget = "/files/other"

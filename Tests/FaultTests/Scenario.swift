@@ -290,30 +290,30 @@ struct Scenario: Sendable, CustomStringConvertible {
             try client.append(from: client.retrieve(on: world.daemon), on: world.daemon)
         }
         + each("no answer") { world, method in
-            let client = world.client(method, answer: .silent)
+            let client = world.client(method, response: .silent)
             try client.create(on: world.daemon)
             if method == .put { try client.append(from: client.length, on: world.daemon) }
         }
         + each("no answer after a promise") { world, method in
-            let client = world.client(method, answer: .silent)
+            let client = world.client(method, response: .silent)
             try client.create(upTo: first, complete: false, on: world.daemon)
             try client.append(from: first, on: world.daemon)
             if method == .put { try client.append(from: client.length, on: world.daemon) }
         }
         + each("heartbeat", { $0.interim.heartbeat = .nanoseconds(1) }) { world, method in
-            try world.client(method, answer: .late).create(on: world.daemon)
+            try world.client(method, response: .late).create(on: world.daemon)
         }
         + each("no answer after a heartbeat", { $0.interim.heartbeat = .nanoseconds(1) }) {
             world,
             method in
-            let client = world.client(method, answer: .lateSilent)
+            let client = world.client(method, response: .lateSilent)
             try client.create(on: world.daemon)
             // An offset sent now must hold although the next attempt has not been made.
             if method == .put { try client.retrieve(on: world.daemon) }
         }
         + [
             Scenario(name: "long response") { world in
-                let client = world.client(.post, answer: .long)
+                let client = world.client(.post, response: .long)
                 try client.create(upTo: first, complete: false, on: world.daemon)
                 try client.append(from: first, on: world.daemon)
                 try client.append(from: client.length, on: world.daemon)

@@ -12,7 +12,7 @@ import SpoolgateUpstream
 
 extension Scenario {
     static let others =
-        making + dropping + ordinary + full + clocks + commands + daemons + answers + promising
+        making + dropping + ordinary + full + clocks + commands + daemons + responses + promising
 
     private static func route(
         _ change: @escaping @Sendable (inout RouteSettings) -> Void
@@ -145,12 +145,12 @@ extension Scenario {
 
     // MARK: Responses that are not final
 
-    private static let answers: [Scenario] = [
+    private static let responses: [Scenario] = [
         ("redirected", .redirecting), ("refused credentials", .unauthorized),
         ("unavailable", .unavailable),
-    ].flatMap { (name: String, answer: Origin.Answer) in
+    ].flatMap { (name: String, response: Origin.Answer) in
         each(name, { _ in }) { world, method in
-            let client = world.client(method, answer: answer)
+            let client = world.client(method, response: response)
             try client.create(upTo: first, complete: false, on: world.daemon)
             try client.append(from: first, on: world.daemon)
             if !client.hasFinal, !client.isHeld {
@@ -169,7 +169,7 @@ extension Scenario {
             try client.append(from: client.retrieve(on: world.daemon), on: world.daemon)
         }
         + each("promised until a power cut, no answer", process) { world, method in
-            let client = world.client(method, answer: .silent)
+            let client = world.client(method, response: .silent)
             try client.create(upTo: first, complete: false, on: world.daemon)
             try client.append(from: first, on: world.daemon)
             if method == .put { try client.append(from: client.length, on: world.daemon) }

@@ -43,12 +43,12 @@ extension Scenario {
             try world.runQueue(client)
         }
         + each("accepted, no answer", accepted) { world, method in
-            let client = world.client(method, answer: .silent)
+            let client = world.client(method, response: .silent)
             try client.create(on: world.daemon)
             try world.runQueue(client)
         }
         + each("accepted, refused", accepted) { world, method in
-            let client = world.client(method, answer: .refusing)
+            let client = world.client(method, response: .refusing)
             try client.create(on: world.daemon)
             try world.runQueue(client)
         }
@@ -58,13 +58,13 @@ extension Scenario {
     private static let operating =
         [
             Scenario(name: "no answer, queued again") { world in
-                let client = world.client(.post, answer: .silent)
+                let client = world.client(.post, response: .silent)
                 try client.create(on: world.daemon)
                 try world.requeue(client)
                 try world.runQueue(client)
             },
             Scenario(name: "no answer after a promise, queued again") { world in
-                let client = world.client(.post, answer: .silent)
+                let client = world.client(.post, response: .silent)
                 try client.create(upTo: first, complete: false, on: world.daemon)
                 try client.append(from: first, on: world.daemon)
                 try world.requeue(client)
@@ -73,7 +73,7 @@ extension Scenario {
         ]
         + [
             Scenario(name: "refused, queued again", adjust: accepted) { world in
-                let client = world.client(.post, answer: .refusing)
+                let client = world.client(.post, response: .refusing)
                 try client.create(on: world.daemon)
                 try world.runQueue(client)
                 try world.requeue(client)

@@ -21,7 +21,7 @@ final class UploadClient {
 
     private let world: World
     let method: HTTPMethod
-    let answer: Origin.Answer
+    let response: Origin.Answer
     let version: Int
     /// Identifies the upload to the upstream.
     private(set) var number: Int
@@ -59,10 +59,10 @@ final class UploadClient {
     private(set) var numbers: [Int]
     private(set) var statuses: [Int] = []
 
-    init(_ world: World, _ method: HTTPMethod, answer: Origin.Answer, version: Int) {
+    init(_ world: World, _ method: HTTPMethod, response: Origin.Answer, version: Int) {
         self.world = world
         self.method = method
-        self.answer = answer
+        self.response = response
         self.version = version
         number = world.nextNumber()
         numbers = [number]
@@ -137,7 +137,7 @@ final class UploadClient {
         case .retrieval, .cancellation: break
         }
         if purpose == .creation || purpose == .ordinary {
-            for (name, value) in [("X-Upload", "\(number)"), ("X-Answer", answer.rawValue)] {
+            for (name, value) in [("X-Upload", "\(number)"), ("X-Answer", response.rawValue)] {
                 if let name = HTTPField.Name(name) { fields[name] = value }
             }
         }
@@ -213,7 +213,7 @@ final class UploadClient {
 
     private func note(_ head: ResponseHead, _ exchange: ClientExchange) throws {
         let text = String(decoding: exchange.content, as: UTF8.self)
-        let expected = Origin.text(number, answer)
+        let expected = Origin.text(number, response)
         let isComplete = head.fields[.uploadComplete] == "?1"
         if isOrdinary { return noteOrdinary(head, text) }
         if head.status == .created, isComplete, world.isDropping {
@@ -223,7 +223,7 @@ final class UploadClient {
         }
         if head.status == .ok, isComplete, exchange.request.method != .head {
             // A stored response has no content if it was too long or the disk failed to store it.
-            let isCut = answer == .long || world.hasError
+            let isCut = response == .long || world.hasError
             let isReplay = exchange.request.method == .patch && isCut && text.isEmpty
             if text != expected, !isReplay {
                 world.complain(
@@ -256,7 +256,7 @@ final class UploadClient {
     private func noteOrdinary(_ head: ResponseHead, _ text: String) {
         switch head.status {
         case .ok:
-            if text != Origin.text(number, answer) { world.complain("the response is '\(text)'") }
+            if text != Origin.text(number, response) { world.complain("the response is '\(text)'") }
             hasFinal = true
         case .accepted:
             isAccepted = true

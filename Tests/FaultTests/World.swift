@@ -133,7 +133,7 @@ final class World {
             node: node,
             named: name,
             quota: settings.spoolQuota,
-            runBeside: beside.run
+            runInBackground: beside.run
         )
         // Like the program, which ends.
         spool.onFenced { [machine] _ in machine.kill(process) }
@@ -147,7 +147,7 @@ final class World {
         node: String? = nil,
         named name: String = "spool",
         quota: Int64 = 0,
-        runBeside: @escaping HelperThreads.Run = { $0() }
+        runInBackground: @escaping HelperThreads.Run = { $0() }
     ) throws -> Spool {
         try Spool(directory: "\(machine.root)/\(name)") { options in
             options.quota = quota == 0 ? nil : quota
@@ -155,7 +155,7 @@ final class World {
             options.clock = machine.clock
             options.node = node
             options.writer = writer
-            options.runBeside = runBeside
+            options.runInBackground = runInBackground
             // A model of one host's disk knows every size at once.
             options.settling = .zero
         }
@@ -250,10 +250,10 @@ final class World {
 
     func client(
         _ method: HTTPMethod = .put,
-        answer: Origin.Answer = .short,
+        response: Origin.Answer = .short,
         version: Int = 10
     ) -> UploadClient {
-        let client = UploadClient(self, method, answer: answer, version: version)
+        let client = UploadClient(self, method, response: response, version: version)
         clients.append(client)
         return client
     }

@@ -20,7 +20,7 @@ struct ArchitecturePageTests {
             encoding: .utf8
         )) ?? ""
 
-    static let rows = page.matches(of: /\n\| ([^|]+) \| `([\w\/]+\.swift)` \| `([^`]+)` \|/)
+    static let rows = page.matches(of: /\n\| ([^|]+) \| `([\w\/+.]+\.swift)` \| `([^`]+)` \|/)
         .map { Row(question: String($0.1), file: String($0.2), word: String($0.3)) }
 
     @Test("it has at most 200 lines and answers all questions")
@@ -30,7 +30,7 @@ struct ArchitecturePageTests {
     }
 
     @Test("each question names a file that contains the word", arguments: rows)
-    func answered(row: Row) throws {
+    func responded(row: Row) throws {
         let top = row.file.contains("Tests/") ? "Tests" : "Sources"
         let url = SourceFile.root.appending(path: "\(top)/\(row.file)")
         #expect(try String(contentsOf: url, encoding: .utf8).contains(row.word))

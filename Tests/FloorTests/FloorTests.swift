@@ -181,7 +181,7 @@ struct FloorTests {
             .union(["Package.swift"])
         for (number, line) in file.lines.enumerated() {
             guard let comment = line.firstRange(of: "//") else { continue }
-            for match in line[comment.upperBound...].matches(of: /\b[A-Z]\w*\.swift\b/) {
+            for match in line[comment.upperBound...].matches(of: /\b[A-Z][\w+.]*\.swift\b/) {
                 #expect(
                     names.contains(String(match.0)),
                     "\(file.path):\(number + 1) names \(match.0), which does not exist"

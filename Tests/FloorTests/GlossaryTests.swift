@@ -184,3 +184,79 @@ struct GlossaryTests {
         #expect(glossary.findings(in: lines) == expected)
     }
 }
+
+/// A declared name in `Sources`, as words.
+struct DeclaredNames: CustomTestStringConvertible {
+    let file: SourceFile
+
+    var testDescription: String { file.path }
+
+    /// The words that the paragraph below the glossary's table forbids in names.
+    static let forbidden: Set<String> = {
+        let url = SourceFile.root.appending(path: "CONTRIBUTING.md")
+        let page = (try? String(contentsOf: url, encoding: .utf8)) ?? ""
+        let paragraph = page.split(separator: "Names that `Sources` declares").dropFirst().first
+        let list = paragraph?.split(separator: "(but in").first ?? ""
+        return Set(list.matches(of: /`([a-z]+)`/).map { String($0.1) })
+    }()
+
+    /// The names of types, functions, properties, cases and parameters, with their lines.
+    var names: [(name: String, line: Int)] {
+        file.lines.enumerated().flatMap { index, line -> [(name: String, line: Int)] in
+            let code = line.replacing(/"[^"]*"|\/\/.*/, with: " ")
+            let declared = code.matches(
+                of: /\b(?:func|var|let|case|class|struct|enum|protocol|typealias) +`?([A-Za-z]\w*)/
+            )
+            let parameters = code.matches(of: /[(,] *(?:([A-Za-z_]\w*) +)?([A-Za-z]\w*):/)
+            return (declared.map(\.1) + parameters.flatMap { [$0.1, $0.2].compactMap(\.self) })
+                .map { (String($0), index + 1) }
+        }
+    }
+
+    static func words(of name: String) -> [String] {
+        name.matches(of: /[A-Z]+(?![a-z])|[A-Z]?[a-z]+/).map { $0.0.lowercased() }
+    }
+}
+
+@Suite("Names")
+struct NameTests {
+    /// Files of several small types without a common one.
+    private static let families: Set = [
+        "ASCII", "ContentEvidence", "Message", "OptionReading", "PathEvidence", "ProtocolEvidence",
+        "RecordText", "TextCodings", "Time",
+    ]
+
+    @Test("no declared name contains a forbidden word", arguments: SourceFile.sources)
+    func words(file: SourceFile) {
+        for (name, line) in DeclaredNames(file: file).names where !name.contains("FastCGIFront") {
+            for word in DeclaredNames.words(of: name) where DeclaredNames.forbidden.contains(word) {
+                Issue.record("\(file.path):\(line) declares '\(name)'")
+            }
+        }
+    }
+
+    @Test("words of a name are found in every declaration")
+    func found() {
+        #expect(DeclaredNames.forbidden.count > 15)
+        let file = SourceFile(
+            target: "",
+            path: "",
+            lines: ["    func take(_ lastAnswer: Int, told: Int) { let mostURL = 1 } // ask: no"]
+        )
+        let words = DeclaredNames(file: file).names.flatMap { DeclaredNames.words(of: $0.name) }
+        #expect(words == ["take", "most", "url", "last", "answer", "told"])
+    }
+
+    @Test("a file is named after a type in it, or a type and a part", arguments: SourceFile.sources)
+    func files(file: SourceFile) {
+        let name = URL(filePath: file.path).deletingPathExtension().lastPathComponent
+        let type = String(name.prefix { $0 != "+" })
+        let isDeclared = file.lines.contains { line in
+            line.wholeMatch(
+                of: /.*\b(?:struct|class|enum|actor|protocol|extension) +(?:\w+\.)*(\w[\w.]*).*/
+            ).map { $0.1 == type || $0.1.hasSuffix(".\(type)") || type.hasSuffix(".\($0.1)") }
+                ?? false
+        }
+        #expect(isDeclared || Self.families.contains(name), "\(file.path)")
+    }
+}

@@ -91,7 +91,7 @@ import Testing
 
     @Test("an accepted upload that the upstream refuses is failed and kept, and can be requeued")
     func acceptedRefused() throws {
-        let origin = try QueueScene.origin([.answers(400)])
+        let origin = try QueueScene.origin([.responses(400)])
         let test = try QueueScene.gateway(origin.target) { settings, route in
             route.reply = .accepted
             settings.queueRunInterval = .milliseconds(20)

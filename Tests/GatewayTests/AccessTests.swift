@@ -54,7 +54,7 @@ import Testing
             #expect(test.serve(.retrieval(location, context: other)).status == 404)
             #expect(test.serve(.cancellation(location, context: other)).status == 404)
         }
-        #expect(!writing.isOver)
+        #expect(!writing.isEnded)
         // For its owner the writer ends, and its content counts.
         #expect(test.serve(.retrieval(location, context: context("alice"))).offset == 7)
         #expect(try writing.finish().isAborted)
@@ -76,13 +76,13 @@ import Testing
     func anonymousRefused() throws {
         let test = try GatewayUnderTest { _, route in route.anonymous = .refuse }
         for interims: [Int] in [[], [104]] {
-            let nobody = ExchangeContext(interimStatuses: interims)
+            let noListener = ExchangeContext(interimStatuses: interims)
             let requests: [ScriptedExchange] = [
-                .creation(["a"], context: nobody),
-                .creation(["a"], complete: false, context: nobody),
-                ScriptedExchange(.post, "/p", [:], ["a"], context: nobody),
-                ScriptedExchange(.put, "/p", [:], ["a"], context: nobody),
-                ScriptedExchange(.patch, "/p", [:], ["a"], context: nobody),
+                .creation(["a"], context: noListener),
+                .creation(["a"], complete: false, context: noListener),
+                ScriptedExchange(.post, "/p", [:], ["a"], context: noListener),
+                ScriptedExchange(.put, "/p", [:], ["a"], context: noListener),
+                ScriptedExchange(.patch, "/p", [:], ["a"], context: noListener),
             ]
             for request in requests {
                 let record = test.serve(request)

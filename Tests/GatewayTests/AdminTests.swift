@@ -90,11 +90,11 @@ struct AdminTests {
     @Test(
         "without a free thread, or one that accepts, it is not ready",
         arguments: [
-            (FrontLoad(busy: 8, maximum: 8, isAccepting: true), "\"threads\":\"fail: "),
-            (FrontLoad(busy: 1, maximum: 8, isAccepting: false), "\"accepting\":\"fail: "),
+            (ListenerLoad(busy: 8, maximum: 8, isAccepting: true), "\"threads\":\"fail: "),
+            (ListenerLoad(busy: 1, maximum: 8, isAccepting: false), "\"accepting\":\"fail: "),
         ]
     )
-    func unready(load: FrontLoad, words: String) {
+    func unready(load: ListenerLoad, words: String) {
         let admin = Admin.of(test.gateway, load: load)
         let record = ask("/ready", of: admin)
         #expect(record.status == 503)
@@ -484,7 +484,7 @@ struct AdminTests {
         #expect(Status(of: admin).partial.first.map(\.id.description) == [ids[0]])
         #expect(look().partial.first.map(\.id.description) == [ids[0]])
         // Running uploads are not counted towards the limit.
-        #expect(try test.spool.newestPartial(most: 1).map(\.id.description) == [ids[0]])
+        #expect(try test.spool.newestPartial(maximum: 1).map(\.id.description) == [ids[0]])
         test.spool.requestReleaseOfAll()
         _ = try running.finish()
     }

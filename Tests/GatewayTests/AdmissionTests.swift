@@ -25,8 +25,8 @@ import Testing
         )
     }
 
-    private func ticket(_ answer: Admission.Answer) -> AdmissionTicket? {
-        if case .admitted(let ticket) = answer { ticket } else { nil }
+    private func ticket(_ response: Admission.Decision) -> AdmissionTicket? {
+        if case .admitted(let ticket) = response { ticket } else { nil }
     }
 
     @Test("without a setting one client gets half of the threads, and the others the rest")
@@ -98,11 +98,11 @@ import Testing
         let second = try #require(ticket(admission.admit(bob, isShort: false)))
         let carol = ClientName(owner: "carol", address: nil)
         let told = Monitor<[Bool]>([])
-        let most = ThreadBudget.turningAway / 2
-        for _ in 0..<most + 3 {
+        let maximum = ThreadBudget.turningAway / 2
+        for _ in 0..<maximum + 3 {
             try Thread.start(name: "comer") {
-                let answer = admission.admit(carol, isShort: false, patience: .seconds(300))
-                let isAdmitted = if case .admitted = answer { true } else { false }
+                let response = admission.admit(carol, isShort: false, patience: .seconds(300))
+                let isAdmitted = if case .admitted = response { true } else { false }
                 told.update { $0.append(isAdmitted) }
             }
         }
@@ -117,7 +117,7 @@ import Testing
         #expect(wait(for: 4)?.last == true)
         // A waiting request still counts towards its client's limit.
         admission.leave(second)
-        #expect(wait(for: 3 + most)?.dropFirst(4) == [false, false, false])
+        #expect(wait(for: 3 + maximum)?.dropFirst(4) == [false, false, false])
         let late = admission.admit(alice, isShort: false, patience: .milliseconds(1))
         #expect(ticket(late) != nil)
         #expect(ticket(admission.admit(bob, isShort: false, patience: .milliseconds(1))) == nil)

@@ -100,7 +100,7 @@ import Testing
 
     @Test("response content over the limit is omitted, not truncated")
     func overCap() throws {
-        let content = String(repeating: "x", count: Authorizer.answerCap + 1)
+        let content = String(repeating: "x", count: Authorizer.responseCap + 1)
         let origin = try LoopbackOrigin(status: "403 Forbidden", content: content)
         let record = try asking(origin).serve(.creation(["x"]))
         #expect(record.status == 403)
@@ -214,7 +214,7 @@ import Testing
         try LoopbackOrigin { connection in
             while let request = try connection.receiveRequest() {
                 let isCreation = request.values("spoolgate-event") == ["creation"]
-                try connection.answer(
+                try connection.response(
                     isCreation ? "200 OK" : status,
                     content: isCreation ? "" : content
                 )

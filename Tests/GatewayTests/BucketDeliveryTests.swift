@@ -38,11 +38,11 @@ import Testing
                 // The first PUT is stored, and its response is lost.
                 if connection.requests.count == 1 { return }
                 guard request.method == "HEAD" else {
-                    try connection.answer("412 Precondition Failed")
+                    try connection.response("412 Precondition Failed")
                     continue
                 }
                 let id = request.target.split(separator: "/").last?.prefix(26) ?? ""
-                try connection.answer(
+                try connection.response(
                     "200 OK",
                     fields: ["x-amz-meta-spoolgate-upload: \(id)"],
                     content: "hello",
@@ -70,7 +70,7 @@ import Testing
     func refused(status: String) throws {
         let stage = try Stage { connection in
             while try connection.receiveRequest() != nil {
-                try connection.answer(status, fields: ["Retry-After: 9"])
+                try connection.response(status, fields: ["Retry-After: 9"])
             }
         }
         let location = stage.test.createPartial(uploadLength: 5)

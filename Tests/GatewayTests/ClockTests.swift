@@ -186,6 +186,6 @@ final class SetClock: Sendable {
         try eventually("the jump is logged") { test.log.messages.contains("system clock jumped") }
         #expect(test.log.level(of: "system clock jumped") == .warning)
         let text = try String(contentsOfFile: "\(test.root)/spool/clock", encoding: .utf8)
-        #expect(ClockMark(text: text)?.isDoubted == true)
+        #expect(ClockMark(text: text)?.isUncertain == true)
     }
 }

@@ -22,9 +22,9 @@ struct CredentialTests {
             while let request = try connection.receiveRequest() {
                 let isGood = request.values("Authorization").contains { $0.hasSuffix(" new") }
                 if isGood {
-                    try connection.answer("201 Created")
+                    try connection.response("201 Created")
                 } else {
-                    try connection.answer(
+                    try connection.response(
                         "401 Unauthorized",
                         fields: [
                             "WWW-Authenticate: Bearer realm=\"a\"", "WWW-Authenticate: Basic",
@@ -166,7 +166,7 @@ struct CredentialTests {
                 let token =
                     (request.values("Authorization").first ?? "").split(separator: " ").last ?? ""
                 if token.hasPrefix("bad") {
-                    try connection.answer("401 x", fields: ["WWW-Authenticate: Bearer"])
+                    try connection.response("401 x", fields: ["WWW-Authenticate: Bearer"])
                     continue
                 }
                 let owner = token == "mallory" ? "mallory" : "alice"
@@ -174,7 +174,7 @@ struct CredentialTests {
                 if setting, request.values("Spoolgate-Event") == ["creation"] {
                     fields.append("Spoolgate-Set-Authorization: Bearer inner new")
                 }
-                try connection.answer("200 OK", fields: fields)
+                try connection.response("200 OK", fields: fields)
             }
         }
     }
@@ -232,11 +232,11 @@ struct CredentialTests {
             while let request = try connection.receiveRequest() {
                 let token = request.values("Authorization").first ?? ""
                 guard token != "Bearer expired" else {
-                    try connection.answer("401 x", fields: ["WWW-Authenticate: Bearer"])
+                    try connection.response("401 x", fields: ["WWW-Authenticate: Bearer"])
                     continue
                 }
                 let set = "Spoolgate-Set-Authorization: Inner \(token.dropFirst(7))"
-                try connection.answer("200 OK", fields: [set, "Spoolgate-Set-X-Other: a"])
+                try connection.response("200 OK", fields: [set, "Spoolgate-Set-X-Other: a"])
             }
         }
         defer { authorizer.stop() }
@@ -271,7 +271,7 @@ struct CredentialTests {
             while let request = try connection.receiveRequest() {
                 // It names the owner only at the creation.
                 let isCreation = request.values("Spoolgate-Event") == ["creation"]
-                try connection.answer(
+                try connection.response(
                     "200 OK",
                     fields: ["Spoolgate-Set-Authorization: Inner new"]
                         + (isCreation ? ["Spoolgate-Owner: alice"] : [])

@@ -74,13 +74,13 @@ struct CredentialTriggerTests {
             || request.values("spoolgate-event") == ["creation"]
     }
 
-    private static func answering() throws -> LoopbackOrigin {
+    private static func respondingTo() throws -> LoopbackOrigin {
         try LoopbackOrigin { connection in
             while let request = try connection.receiveRequest() {
                 if isGood(request) {
-                    try connection.answer("201 Created")
+                    try connection.response("201 Created")
                 } else {
-                    try connection.answer(
+                    try connection.response(
                         "401 Unauthorized",
                         fields: ["WWW-Authenticate: Bearer realm=\"a\""]
                     )
@@ -91,8 +91,8 @@ struct CredentialTriggerTests {
 
     private func world(_ decider: Decider) throws -> World {
         let origin =
-            try decider == .upstream ? Self.answering() : LoopbackOrigin(status: "201 Created")
-        let authorizer = try decider == .authorizer ? Self.answering() : nil
+            try decider == .upstream ? Self.respondingTo() : LoopbackOrigin(status: "201 Created")
+        let authorizer = try decider == .authorizer ? Self.respondingTo() : nil
         let test = try GatewayUnderTest(origin.target) { settings, route in
             settings.queueRunInterval = .milliseconds(20)
             if let authorizer { route.authorization.url = try? ServiceURL(authorizer.base) }

@@ -82,7 +82,7 @@ struct CrossOriginTests {
         #expect(creation[.vary] == "Accept")
     }
 
-    private func answers(
+    private func responses(
         of test: GatewayUnderTest,
         from origin: String?
     ) -> [(name: String, record: ScriptedExchange.Record)] {
@@ -119,9 +119,9 @@ struct CrossOriginTests {
         let origin = try outspoken()
         defer { origin.stop() }
         let test = try gateway(origin)
-        let answers = answers(of: test, from: app)
-        #expect(answers.map(\.record.status) == statuses)
-        for (name, record) in answers {
+        let responses = responses(of: test, from: app)
+        #expect(responses.map(\.record.status) == statuses)
+        for (name, record) in responses {
             let fields = record.head?.fields ?? [:]
             #expect(fields[values: .accessControlAllowOrigin] == [app], "\(name)")
             #expect(fields[.accessControlAllowCredentials] == nil, "\(name)")
@@ -137,9 +137,9 @@ struct CrossOriginTests {
         defer { origin.stop() }
         let test = try gateway(origin)
         for page in [evil, nil] {
-            let answers = answers(of: test, from: page)
-            #expect(answers.map(\.record.status) == statuses)
-            for (name, record) in answers {
+            let responses = responses(of: test, from: page)
+            #expect(responses.map(\.record.status) == statuses)
+            for (name, record) in responses {
                 let fields = record.head?.fields ?? [:]
                 #expect(fields[values: .vary].last == "Origin", "\(name)")
                 let told = fields.filter { $0.name.canonicalName.hasPrefix("access-control") }
@@ -149,7 +149,7 @@ struct CrossOriginTests {
     }
 
     @Test("rejected and refused requests get them too")
-    func turnedAway() throws {
+    func rejected() throws {
         let test = try GatewayUnderTest { [app] _, route in
             route.crossOrigin.origins = [app]
             route.crossOrigin.allowsCredentials = true

@@ -136,7 +136,7 @@ import Testing
     }
 
     @Test("an upstream that aborts in the middle was reached, and its client is told so")
-    func brokenOff() throws {
+    func requestAborted() throws {
         let origin = try LoopbackOrigin { connection in
             _ = try connection.receiveHead()
             _ = connection.receive()
@@ -164,7 +164,7 @@ import Testing
     func repeatable(method: HTTPRequest.Method, honoursKey: Bool) throws {
         let origin = try LoopbackOrigin { connection in
             guard let request = try connection.receiveRequest() else { return }
-            if request.number > 0 { try connection.answer("204 No Content") }
+            if request.number > 0 { try connection.response("204 No Content") }
         }
         let test = try GatewayUnderTest(origin.target) { _, route in
             route.honoursIdempotencyKey = honoursKey
@@ -236,8 +236,8 @@ import Testing
     )
     func crashed(version: Int, length: ContentLength) throws {
         var count = 0
-        var isOver = false
-        while !isOver {
+        var isEnded = false
+        while !isEnded {
             let test = try GatewayUnderTest()
             let location = test.createPartial(
                 "hel",
@@ -249,7 +249,7 @@ import Testing
                 .append(location, at: 3, ["lo"], length: length, version: version)
             )
             test.disk.allow()
-            isOver = append.status == 201
+            isEnded = append.status == 201
             let told = test.serve(.retrieval(location, version: version))
             if told.offset == 5, told.status == 204 {
                 #expect(try test.drops() == [Array("hello".utf8)], "after \(count) calls")

@@ -208,15 +208,15 @@ private func isMismatch(_ record: ScriptedExchange.Record) -> Bool {
     }
 
     @Test("a creation with a wrong digest keeps nothing", arguments: [true, false])
-    func creation(isLocationTold: Bool) throws {
+    func creation(isLocationReported: Bool) throws {
         let test = try GatewayUnderTest()
-        let context = ExchangeContext(interimStatuses: isLocationTold ? [104] : [])
+        let context = ExchangeContext(interimStatuses: isLocationReported ? [104] : [])
         let refused = test.serve(
             .creation(["hallo"], fields: [.contentDigest: sha256], context: context)
         )
         #expect(isMismatch(refused) && refused[.uploadComplete] == "?0")
         #expect(try test.drops().isEmpty)
-        guard isLocationTold else {
+        guard isLocationReported else {
             #expect(try test.summaries().isEmpty)
             return
         }

@@ -31,7 +31,7 @@ import Testing
     }
 
     @Test("an interrupted upload needs one sync of the content; its reported offset needs none")
-    func offsetTold() throws {
+    func offsetReported() throws {
         let (test, _) = try test()
         let location = try #require(
             test.serve(.creation(["hello", .fails(.truncated)], length: .known(9))).location

@@ -32,7 +32,7 @@ struct FailingRouteTests {
                 while try connection.receiveRequest() != nil {
                     let status = word.status.withLock { $0 }
                     if status == 0 { return }
-                    try connection.answer("\(status) Said", content: "said")
+                    try connection.response("\(status) Said", content: "said")
                 }
             }
         }
@@ -231,7 +231,7 @@ struct FailingRouteTests {
         arguments: ["refused", "no name", "no TLS", "broken off", "silent", "no directory"],
         Way.allCases
     )
-    func unanswered(what: String, way: Way) throws {
+    func noResponse(what: String, way: Way) throws {
         let silent = try LoopbackOrigin { connection in
             if what == "no TLS" { return try connection.send("HTTP/1.1 400 Not TLS\r\n\r\n") }
             _ = try connection.receiveRequest()

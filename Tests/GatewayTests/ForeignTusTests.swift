@@ -56,7 +56,7 @@ struct ForeignTusTests {
         let origin = try LoopbackOrigin { connection in
             while try connection.receiveRequest() != nil {
                 gate.pass()
-                try connection.answer("201 Created")
+                try connection.response("201 Created")
             }
         }
         let test = try GatewayUnderTest(origin.target) { settings, _ in

@@ -16,7 +16,7 @@ import Testing
     private func exchange(
         _ method: HTTPRequest.Method,
         route: String? = nil,
-        _ faults: Set<FrontFault>
+        _ faults: Set<WebServerFault>
     ) -> ScriptedExchange {
         ScriptedExchange(
             method,
@@ -29,7 +29,7 @@ import Testing
 
     @Test("a kind is logged at once for each route, then not for a while; all are counted")
     func rate() {
-        let faults = FrontFaults()
+        let faults = WebServerFaults()
         #expect(faults.note(.buffered, route: "a") == 1)
         #expect(faults.note(.buffered, route: "a") == nil)
         #expect(faults.note(.buffered, route: "b") == 1)
@@ -40,7 +40,7 @@ import Testing
 
     @Test("a line covers all faults since the previous one")
     func count() throws {
-        let faults = FrontFaults(interval: .milliseconds(50))
+        let faults = WebServerFaults(interval: .milliseconds(50))
         var (noted, told) = (1, try #require(faults.note(.unknownRoute, route: "a")))
         try eventually("the next fault is logged") {
             noted += 1
@@ -54,7 +54,7 @@ import Testing
 
     @Test("invented names use no memory and no log line each")
     func manyNames() {
-        let faults = FrontFaults()
+        let faults = WebServerFaults()
         let told = (0..<10_000).count { faults.note(.unknownRoute, route: "\($0)") != nil }
         #expect(told <= 201)
         #expect(faults.counts[.unknownRoute] == 10_000)
@@ -66,7 +66,7 @@ import Testing
             "buffered", "buffering_unknown", "no_origin", "bad_origin", "no_method",
             "unknown_route",
         ]
-        #expect(FrontFault.allCases.map(\.rawValue) == names)
+        #expect(WebServerFault.allCases.map(\.rawValue) == names)
     }
 
     @Test("requests without an origin are logged once per route, on any number of threads")

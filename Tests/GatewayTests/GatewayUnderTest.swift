@@ -65,7 +65,7 @@ final class GatewayUnderTest: Sendable {
             options.disk = disk.disk
             options.clock = clock
             options.node = sharedNode
-            options.runBeside = { job in jobs.map { $0.hold(job) } ?? job() }
+            options.runInBackground = { job in jobs.map { $0.hold(job) } ?? job() }
         }
         disk.forget()
         gateway = Gateway(
@@ -206,13 +206,13 @@ final class Running: Sendable {
         self.test = test
     }
 
-    var isOver: Bool { ended.update { $0 } }
+    var isEnded: Bool { ended.update { $0 } }
 
     fileprivate func noteEnd() { ended.update { $0 = true } }
 
     func finish() throws -> ScriptedExchange.Record {
-        let isOver = ended.wait(until: .after(.seconds(300))) { $0 ? true : nil }
-        try #require(isOver == true, "the exchange did not end")
+        let isEnded = ended.wait(until: .after(.seconds(300))) { $0 ? true : nil }
+        try #require(isEnded == true, "the exchange did not end")
         return test.judged(exchange)
     }
 }

@@ -70,7 +70,7 @@ import Testing
         try LoopbackOrigin { connection in
             while let request = try connection.receiveRequest() {
                 seen.look(request)
-                try connection.answer(status)
+                try connection.response(status)
             }
         }
     }

@@ -68,7 +68,7 @@ import Testing
     }
 
     @Test("a client that cannot receive them gets none, and nothing is synced")
-    func unheard() throws {
+    func undelivered() throws {
         let slow = try SlowUpstream()
         let control = try test(slow)
         let test = try test(slow)

@@ -30,7 +30,7 @@ import Testing
     }
 
     private static func refusing() throws -> LoopbackOrigin {
-        try QueueScene.origin(Array(repeating: .answers(422), count: 50))
+        try QueueScene.origin(Array(repeating: .responses(422), count: 50))
     }
 
     private func fail(_ count: Int, in test: GatewayUnderTest) throws {
@@ -68,7 +68,7 @@ import Testing
 
     @Test("a client cannot cancel an upload that needs a person", arguments: Cause.allCases)
     func cancellation(_ cause: Cause) throws {
-        let deed = cause == .failed ? QueueScene.Deed.answers(422) : .breaksOff
+        let deed = cause == .failed ? QueueScene.Deed.responses(422) : .breaksOff
         let origin = try QueueScene.origin([deed])
         let test = try GatewayUnderTest(origin.target) { _, route in
             if cause != .indeterminate { route.reply = .accepted }

@@ -185,13 +185,13 @@ import Testing
             head: RequestHead(method: .put, target: "/x"),
             created: .now
         )
-        let isOver = Monitor(false)
+        let isEnded = Monitor(false)
         struct Enough: Error {}
         try SpoolgatePosix.Thread.start(name: "first") {
             _ = try? inspection.run(path, about: creation, length: 0) { () throws(SpoolError) in
-                if isOver.update({ $0 }) { throw .busy(UploadID(high: 1, low: 1)) }
+                if isEnded.update({ $0 }) { throw .busy(UploadID(high: 1, low: 1)) }
             }
-            isOver.update { $0 = false }
+            isEnded.update { $0 = false }
         }
         try eventually("the first runs") { FileManager.default.fileExists(atPath: path + ".up") }
         var calls = 0
@@ -201,8 +201,8 @@ import Testing
                 if calls == 2 { throw .busy(UploadID(high: 1, low: 2)) }
             }
         }
-        isOver.update { $0 = true }
-        let ended: Bool? = isOver.wait(until: .after(.seconds(300))) { $0 ? nil : true }
+        isEnded.update { $0 = true }
+        let ended: Bool? = isEnded.wait(until: .after(.seconds(300))) { $0 ? nil : true }
         #expect(ended == true, "an error of the wait must end the command")
     }
 

@@ -172,7 +172,7 @@ import Testing
     @Test("beyond the limit the oldest uploads are forgotten")
     func forgotten() {
         var table = SharesTable()
-        let ids = (0..<SharesTable.most + 2).map { UploadID(high: 7, low: UInt64($0)) }
+        let ids = (0..<SharesTable.maximum + 2).map { UploadID(high: 7, low: UInt64($0)) }
         for id in ids { table.add(ContentShares(gateway: 1), to: id) }
         // A known upload takes no additional place.
         table.add(ContentShares(gateway: 1), to: ids[2])

@@ -181,7 +181,7 @@ extension Admin {
     /// The admin of a listener with free threads.
     static func of(
         _ gateway: Gateway,
-        load: FrontLoad = FrontLoad(busy: 1, maximum: 8, isAccepting: true)
+        load: ListenerLoad = ListenerLoad(busy: 1, maximum: 8, isAccepting: true)
     ) -> Admin {
         Admin(gateway, version: "9.9.9") { load }
     }

@@ -24,9 +24,9 @@ import Testing
     ) throws -> (test: GatewayUnderTest, location: String) {
         let deeds: [QueueScene.Deed] =
             switch place {
-            case .failed: [.answers(422)]
+            case .failed: [.responses(422)]
             case .indeterminate: [.breaksOff]
-            case .deferred, .held: [.answers(503)]
+            case .deferred, .held: [.responses(503)]
             case .receiving, .delivered: []
             }
         let origin = try QueueScene.origin(deeds)

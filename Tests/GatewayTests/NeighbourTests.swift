@@ -89,7 +89,7 @@ struct NeighbourTests {
         for trouble in [BadNeighbour.Trouble.noName, .refuses, .notHTTP, .closes(after: 60)] {
             try neighbour.become(trouble)
             test.reload { $0.routes["default"]?.upstream.connectTimeout += .milliseconds(1) }
-            for number in 0..<RouteHealth.mostFailures { upload(number % 2) }
+            for number in 0..<RouteHealth.maximumFailures { upload(number % 2) }
             #expect(concerns().contains { $0.contains("route default is failing") }, "\(trouble)")
             try neighbour.become(nil)
             upload(1)

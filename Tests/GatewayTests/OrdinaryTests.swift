@@ -17,7 +17,7 @@ import Testing
 @testable import SpoolgateSettings
 
 @Suite struct OrdinaryTests {
-    private static let capacity = Upload.mostInBuffer
+    private static let capacity = Upload.maximumInBuffer
 
     private func bytes(_ count: Int) -> [UInt8] {
         (0..<count).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 8) }
@@ -204,7 +204,7 @@ import Testing
         let origin = try LoopbackOrigin { connection in
             while let request = try connection.receiveRequest() {
                 if request.line.contains("/slow") { gate.pass() }
-                try connection.answer("201 Created")
+                try connection.response("201 Created")
             }
         }
         let test = try GatewayUnderTest(origin.target) { settings, _ in
@@ -246,7 +246,7 @@ import Testing
             text += String(decoding: part, as: UTF8.self)
             seen.withLock { [text] in $0 = text }
         }
-        try connection.answer("200 OK", content: "heard")
+        try connection.response("200 OK", content: "heard")
     }
 
     @Test("with `pass` the upstream has the first bytes before the client has sent the last")

@@ -73,7 +73,7 @@ struct OutcomeCellTests {
                 try LoopbackOrigin { connection in
                     while try connection.receiveRequest() != nil {
                         let reply = replies.value.withLock { $0[decider] }
-                        try connection.answer(
+                        try connection.response(
                             reply.map { "\($0.status) Said" } ?? yes,
                             fields: reply?.fields ?? [],
                             content: reply.map { $0.status == 304 ? "" : "said" } ?? ""
@@ -172,7 +172,7 @@ struct OutcomeCellTests {
 
         func requeue(_ location: String) throws {
             try test.withUpload(location) { try $0.requeue(at: .now) }
-            test.gateway.deliveries.queue.askForRun()
+            test.gateway.deliveries.queue.requestRun()
         }
     }
 
@@ -479,7 +479,7 @@ struct OutcomeCellTests {
             var isFirst = true
             while let request = try connection.receiveRequest() {
                 let isKept = !isFirst && !request.target.hasPrefix("/warm")
-                try connection.answer(isKept || request.number == 1 ? "421 x" : "201 Created")
+                try connection.response(isKept || request.number == 1 ? "421 x" : "201 Created")
                 isFirst = false
             }
         }

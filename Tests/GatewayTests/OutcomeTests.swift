@@ -32,15 +32,15 @@ struct OutcomeTests {
 
     /// Clients and decisions with the same outcomes share a column or a row.
     private static var table: String {
-        func fates(_ client: ClientKnowledge) -> [AttemptFate] {
+        func fates(_ client: ClientKnowledge) -> [AttemptDecision] {
             AttemptResult.allCases.flatMap { result in
-                [true, false].map { AttemptFate(after: result, isRepeatable: $0, client) }
+                [true, false].map { AttemptDecision(after: result, isRepeatable: $0, client) }
             }
         }
         let columns = grouped(ClientKnowledge.allCases, by: fates)
         func outcomes(_ result: AttemptResult, _ isRepeatable: Bool) -> [String] {
             columns.map {
-                AttemptFate(after: result, isRepeatable: isRepeatable, $0[0]).rawValue
+                AttemptDecision(after: result, isRepeatable: isRepeatable, $0[0]).rawValue
             }
         }
         var text = "| decision | repeating is |"
@@ -74,11 +74,11 @@ struct OutcomeTests {
         }
     }
 
-    private func cells(_ body: (AttemptResult, Bool, ClientKnowledge, AttemptFate) -> Void) {
+    private func cells(_ body: (AttemptResult, Bool, ClientKnowledge, AttemptDecision) -> Void) {
         for result in AttemptResult.allCases {
             for isRepeatable in [true, false] {
                 for client in ClientKnowledge.allCases {
-                    let fate = AttemptFate(after: result, isRepeatable: isRepeatable, client)
+                    let fate = AttemptDecision(after: result, isRepeatable: isRepeatable, client)
                     body(result, isRepeatable, client, fate)
                 }
             }
@@ -101,7 +101,7 @@ struct OutcomeTests {
     @Test("a request that may have been accepted is repeated only if that is safe")
     func nothingTwice() {
         cells { result, isRepeatable, client, fate in
-            guard !isRepeatable, [.notNow, .unanswered, .elsewhere].contains(result) else { return }
+            guard !isRepeatable, [.notNow, .noResponse, .elsewhere].contains(result) else { return }
             let name: Comment = "\(result), \(client)"
             #expect([.failed, .heldWithResponse, .held].contains(fate), name)
         }
@@ -110,8 +110,8 @@ struct OutcomeTests {
     @Test("a response that is not final is neither stored nor relayed")
     func nothingEarly() {
         cells { result, _, _, fate in
-            let isOfAttempt = result != .unsent && result != .unanswered && result != .unchecked
-            #expect(!fate.tellsResponse || isOfAttempt, "\(result), \(fate)")
+            let isOfAttempt = result != .unsent && result != .noResponse && result != .unchecked
+            #expect(!fate.isFinal || isOfAttempt, "\(result), \(fate)")
         }
     }
 
@@ -128,7 +128,7 @@ struct OutcomeTests {
         arguments: conditions
     )
     func conditional(fields: HTTPFields) throws {
-        let origin = try QueueScene.origin([.breaksOff, .answers(412)])
+        let origin = try QueueScene.origin([.breaksOff, .responses(412)])
         let test = try QueueScene.gateway(origin.target)
         let location = test.createPartial(method: .put, fields: fields)
         let record = test.serve(.append(location, at: 5))
@@ -148,7 +148,7 @@ struct OutcomeTests {
             while let request = try connection.receiveRequest() {
                 // Resets the connection on its second request.
                 guard request.number != 1 else { return connection.reset() }
-                try connection.answer(request.number == 0 ? "204 No Content" : "412 x")
+                try connection.response(request.number == 0 ? "204 No Content" : "412 x")
             }
         }
         let test = try GatewayUnderTest(origin.target)
@@ -191,9 +191,9 @@ struct OutcomeTests {
                 let host = request.values("X-Real").first ?? ""
                 let place = place.replacing("HOST", with: host)
                 if request.target.hasPrefix("/in/b") {
-                    try connection.answer("201 Created")
+                    try connection.response("201 Created")
                 } else {
-                    try connection.answer(
+                    try connection.response(
                         "\(status) x",
                         fields: ["Location: \(place)"],
                         content: "see there"
@@ -267,7 +267,7 @@ struct OutcomeTests {
         "for a POST, 301, 302 and 303 are the application's response",
         arguments: [301, 302, 303]
     )
-    func answers(status: Int) throws {
+    func responses(status: Int) throws {
         let origin = try LoopbackOrigin(status: "\(status) x", fields: ["Location: /done"])
         let test = try GatewayUnderTest(origin.target)
         let location = test.createPartial()
@@ -281,7 +281,7 @@ struct OutcomeTests {
 
     @Test("a POST that gets 502, 503 or 504 is held with its content", arguments: [502, 503, 504])
     func gatewayErrors(status: Int) throws {
-        let origin = try QueueScene.origin([.answers(status)])
+        let origin = try QueueScene.origin([.responses(status)])
         let test = try QueueScene.gateway(origin.target) { settings, _ in
             settings.queueRunInterval = .milliseconds(20)
         }
@@ -315,7 +315,7 @@ struct OutcomeTests {
 
     @Test("a status that means unprocessed is tried again with any method")
     func notProcessed() throws {
-        let origin = try QueueScene.origin([.answers(502), .answers(503)])
+        let origin = try QueueScene.origin([.responses(502), .responses(503)])
         let test = try QueueScene.gateway(origin.target) { _, route in route.notProcessed = [502] }
         let location = test.createPartial()
         let record = test.serve(.append(location, at: 5))

@@ -165,7 +165,7 @@ import Testing
         let origin = try LoopbackOrigin { connection in
             while try connection.receiveRequest() != nil {
                 let isEmpty = upstream.hasPrefix("204")
-                try connection.answer(
+                try connection.response(
                     upstream,
                     fields: ["Allow: GET, POST", "Content-Type: text/plain", "ETag: \"1\""],
                     content: isEmpty ? "" : "text"

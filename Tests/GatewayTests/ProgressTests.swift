@@ -91,15 +91,15 @@ extension ScriptedExchange.Record {
     func beside() throws {
         let jobs = HeldJobs()
         let test = try test(interval: .zero, size: 1, holding: jobs)
-        let most = Counter()
-        let counts = ScriptedExchange.Step.happens { most.set(max(most.count, jobs.count)) }
+        let maximum = Counter()
+        let counts = ScriptedExchange.Step.happens { maximum.set(max(maximum.count, jobs.count)) }
         let ends = ScriptedExchange.Step.happens { jobs.run() }
         // The first promised offset is sent at once; it makes the names durable too.
         let record = test.serve(
             .creation(["a", "b", counts, "c", counts, "d", ends, "e", counts, "f", ends, "g"])
         )
         #expect(record.toldOffsets == [1, 2, 5, 7])
-        #expect(most.count == 1)
+        #expect(maximum.count == 1)
         #expect(record.status == 201)
         #expect(!record.hasAlarm, "the alarm outlives the content")
         #expect(try test.drops() == [Array("abcdefg".utf8)])
@@ -163,7 +163,7 @@ extension ScriptedExchange.Record {
             (3, [104]), (4, [104]), (nil, [104]), (99, [104]), (10, []), (10, [100]), (6, [103]),
         ] as [(Int?, [Int])]
     )
-    func unheard(version: Int?, forwarded: [Int]) throws {
+    func undelivered(version: Int?, forwarded: [Int]) throws {
         let test = try test(interval: .zero, size: 1)
         let record = test.serve(
             .creation(

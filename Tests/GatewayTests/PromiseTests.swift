@@ -56,7 +56,7 @@ struct PromiseRow: CustomTestStringConvertible, Sendable {
 /// A request that makes a promise.
 private struct Scenario: Sendable {
     var prepare: @Sendable (GatewayUnderTest) throws -> ScriptedExchange
-    var isTold: @Sendable (ScriptedExchange.Record, LoopbackOrigin) -> Bool
+    var isReported: @Sendable (ScriptedExchange.Record, LoopbackOrigin) -> Bool
     /// Whether the promise is made while the upstream works, which responds after the call.
     var isSlow = false
 
@@ -84,21 +84,21 @@ private struct Scenario: Sendable {
 private let scenarios: [String: Scenario] = [
     "created": Scenario(
         prepare: { _ in .creation(complete: false) },
-        isTold: { record, _ in record.interims.contains { $0.fields[.location] != nil } }
+        isReported: { record, _ in record.interims.contains { $0.fields[.location] != nil } }
     ),
     "offset": Scenario(
         prepare: { try .retrieval(Scenario.interrupted($0, isPromised: false)) },
-        isTold: Scenario.told(204)
+        isReported: Scenario.told(204)
     ),
     "offset-created": Scenario(
         prepare: { _ in .creation(complete: false) },
-        isTold: Scenario.told(201)
+        isReported: Scenario.told(201)
     ),
     "offset-appended": Scenario(
         prepare: { test in
             .append(try Scenario.interrupted(test, length: 9), at: 5, ["!"], complete: false)
         },
-        isTold: { record, _ in record.offset == 6 }
+        isReported: { record, _ in record.offset == 6 }
     ),
     "offset-conflict": Scenario(
         prepare: { test in
@@ -109,17 +109,17 @@ private let scenarios: [String: Scenario] = [
                 complete: false
             )
         },
-        isTold: { record, _ in record.offset != nil }
+        isReported: { record, _ in record.offset != nil }
     ),
     "progress": Scenario(
         prepare: { _ in
             .creation(["hello", "world", .fails(.truncated)])
         },
-        isTold: Scenario.toldProgress
+        isReported: Scenario.toldProgress
     ),
     "heartbeat": Scenario(
         prepare: { _ in .creation() },
-        isTold: Scenario.toldProgress,
+        isReported: Scenario.toldProgress,
         isSlow: true
     ),
     "postponed": Scenario(
@@ -131,35 +131,35 @@ private let scenarios: [String: Scenario] = [
             }
             return .creation()
         },
-        isTold: { record, _ in record.offset != nil }
+        isReported: { record, _ in record.offset != nil }
     ),
     "accepted": Scenario(
         prepare: { test in
             test.reload { $0.routes[RouteSettings.defaultName]?.reply = .accepted }
             return .creation()
         },
-        isTold: Scenario.told(202)
+        isReported: Scenario.told(202)
     ),
     "sent": Scenario(
         prepare: { test in
             .append(try Scenario.interrupted(test), at: 5)
         },
-        isTold: { _, origin in !origin.requests.isEmpty }
+        isReported: { _, origin in !origin.requests.isEmpty }
     ),
-    "answered": Scenario(prepare: { _ in .creation() }, isTold: Scenario.told(201)),
+    "answered": Scenario(prepare: { _ in .creation() }, isReported: Scenario.told(201)),
     "answered-promised": Scenario(
         prepare: { test in
             .append(try Scenario.interrupted(test), at: 5)
         },
-        isTold: Scenario.told(201)
+        isReported: Scenario.told(201)
     ),
     "cancelled": Scenario(
         prepare: { .cancellation(try Scenario.interrupted($0, isPromised: false)) },
-        isTold: Scenario.told(204)
+        isReported: Scenario.told(204)
     ),
     "cancelled-promised": Scenario(
         prepare: { .cancellation(try Scenario.interrupted($0)) },
-        isTold: Scenario.told(204)
+        isReported: Scenario.told(204)
     ),
 ]
 
@@ -195,7 +195,7 @@ struct PromiseTests {
         guard scenario.isSlow else { return test.serve(exchange) }
         let running = try test.start(exchange)
         try eventually("the promise is tried") {
-            scenario.isTold(exchange.record, slow.origin) || isTried()
+            scenario.isReported(exchange.record, slow.origin) || isTried()
         }
         slow.gate.open()
         return try running.finish()
@@ -208,12 +208,12 @@ struct PromiseTests {
         let exchange = try scenario.prepare(test)
         let before = Mutex(0)
         test.disk.watch { call, subject in
-            if row.isCall(call, subject), !scenario.isTold(exchange.record, slow.origin) {
+            if row.isCall(call, subject), !scenario.isReported(exchange.record, slow.origin) {
                 before.withLock { $0 += 1 }
             }
         }
         let record = try serve(exchange, of: scenario, test, slow) { false }
-        #expect(scenario.isTold(record, slow.origin), "the scenario does not make its promise")
+        #expect(scenario.isReported(record, slow.origin), "the scenario does not make its promise")
         #expect(before.withLock { $0 } > 0, "the promise was sent before the call")
     }
 
@@ -239,7 +239,7 @@ struct PromiseTests {
         let record = try serve(exchange, of: scenario, test, slow) {
             test.disk.count(call, where: row.isSubject) > 0
         }
-        #expect(scenario.isTold(record, slow.origin) == (row.ifItFails == "sent"))
+        #expect(scenario.isReported(record, slow.origin) == (row.ifItFails == "sent"))
         #expect(["sent", "not sent"].contains(row.ifItFails))
     }
 }

@@ -14,7 +14,7 @@ import Testing
 
 enum QueueScene {
     enum Deed: Sendable {
-        case answers(Int, fields: String = "")
+        case responses(Int, fields: String = "")
         case breaksOff
     }
 
@@ -27,11 +27,11 @@ enum QueueScene {
         let left = Mutex(deeds)
         return try LoopbackOrigin(socketPath: socketPath) { connection in
             _ = try connection.receiveRequest()
-            let deed = left.withLock { $0.isEmpty ? Deed.answers(201) : $0.removeFirst() }
+            let deed = left.withLock { $0.isEmpty ? Deed.responses(201) : $0.removeFirst() }
             afterEach()
             var (status, fields) = (201, "")
             switch deed {
-            case .answers(let code, let lines): (status, fields) = (code, lines)
+            case .responses(let code, let lines): (status, fields) = (code, lines)
             case .breaksOff: return
             }
             try connection.send("HTTP/1.1 \(status) Said\r\n\(fields)Content-Length: 2\r\n")

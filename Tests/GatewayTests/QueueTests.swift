@@ -125,10 +125,10 @@ import Testing
     )
     func bounded() throws {
         let deliveries = try GatewayUnderTest().gateway.deliveries
-        let (queue, clock) = (DeliveryQueue(most: 4), deliveries.clock)
+        let (queue, clock) = (DeliveryQueue(maximum: 4), deliveries.clock)
         let bounds = deliveries.current.bounds
         let start = clock.now.seconds - 1_000
-        var due = DueUploads(most: 4)
+        var due = DueUploads(maximum: 4)
         // In any order, as names are read.
         for low in (0..<100).map({ UInt64($0 * 37 % 100) }) {
             let time = WallTime(seconds: start + Int64(low))
@@ -190,7 +190,7 @@ import Testing
     @Test("an upload due long after the next run displaces no due one")
     func beyondHorizon() throws {
         let deliveries = try GatewayUnderTest().gateway.deliveries
-        let (queue, clock) = (DeliveryQueue(most: 1), deliveries.clock)
+        let (queue, clock) = (DeliveryQueue(maximum: 1), deliveries.clock)
         let (far, near) = (UploadID(high: 1, low: 1), UploadID(high: 2, low: 2))
         queue.setHorizon(WallTime(seconds: clock.now.seconds + 60))
         queue.add(
@@ -250,7 +250,7 @@ import Testing
             fields: [.authorization: "Bearer mine"]
         )
         let origin = try QueueScene.origin(
-            [.breaksOff, .answers(503)],
+            [.breaksOff, .responses(503)],
             afterEach: { exchange.abandon() }
         )
         let test = try QueueScene.gateway(origin.target) { _, route in
@@ -336,10 +336,10 @@ import Testing
         "a temporary refusal of the upstream is retried if that is safe, or if it processed nothing",
         arguments: [408, 423, 425, 429, 502, 503, 504, 507, 511]
     )
-    func putOff(status: Int) throws {
+    func deferred(status: Int) throws {
         let isUnprocessed = status == 425 || status == 429
         for (method, isSafe) in [(HTTPRequest.Method.put, true), (.post, isUnprocessed)] {
-            let origin = try QueueScene.origin([.answers(status), .answers(status)])
+            let origin = try QueueScene.origin([.responses(status), .responses(status)])
             let test = try QueueScene.gateway(origin.target) { _, route in route.reply = .accepted }
             try test.gateway.deliveries.startQueue()
             let record = test.serve(.creation(method: method))
@@ -353,7 +353,7 @@ import Testing
         "a waiting client is told that the upstream is busy, and for how long; its next append tries"
     )
     func busyUpstream() throws {
-        let origin = try QueueScene.origin([.answers(503, fields: "Retry-After: 77\r\n")])
+        let origin = try QueueScene.origin([.responses(503, fields: "Retry-After: 77\r\n")])
         let test = try QueueScene.gateway(origin.target)
         let record = test.serve(.creation(method: .put))
         #expect(record.status == 503)
@@ -474,16 +474,16 @@ import Testing
     @Test("a route's limit covers its requests and its queue together")
     func routeBound() throws {
         let now = Mutex(0)
-        let most = Mutex(0)
+        let maximum = Mutex(0)
         let origin = try LoopbackOrigin { connection in
             _ = try connection.receiveRequest()
             let count = now.withLock { count in
                 count += 1
                 return count
             }
-            most.withLock { $0 = max($0, count) }
+            maximum.withLock { $0 = max($0, count) }
             // If two may run at a time, the first waits for the second.
-            try eventually("a second delivery") { most.withLock { $0 } >= 2 }
+            try eventually("a second delivery") { maximum.withLock { $0 } >= 2 }
             usleep(1_000)
             now.withLock { $0 -= 1 }
             try connection.send("HTTP/1.1 201 Created\r\nContent-Length: 0\r\n")
@@ -499,7 +499,7 @@ import Testing
             try test.summaries().allSatisfy { $0.queue == .delivered }
         }
         #expect(origin.requests.count == 40)
-        #expect(most.withLock { $0 } == 2)
+        #expect(maximum.withLock { $0 } == 2)
     }
 
     @Test("stopping waits for running attempts and begins no other")
@@ -547,12 +547,12 @@ import Testing
         policy.maximumBackoff = .seconds(100)
         for (attempts, whole) in [(0, 10), (1, 10), (2, 20), (4, 80), (5, 100), (200, 100)] {
             for random in [0, 1, 7, UInt64.max] {
-                let pause = policy.pause(after: attempts, asked: nil, random: random)
+                let pause = policy.pause(after: attempts, retryAfter: nil, random: random)
                 #expect(pause >= .seconds(whole / 2) && pause <= .seconds(whole))
             }
         }
-        #expect(policy.pause(after: 1, asked: 60, random: 0) == .seconds(60))
-        #expect(policy.pause(after: 1, asked: 6_000, random: 0) == .seconds(100))
+        #expect(policy.pause(after: 1, retryAfter: 60, random: 0) == .seconds(60))
+        #expect(policy.pause(after: 1, retryAfter: 6_000, random: 0) == .seconds(100))
     }
 }
 

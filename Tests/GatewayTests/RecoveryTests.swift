@@ -21,23 +21,23 @@ import Testing
 
     /// Counts its concurrent requests.
     private final class Application: Sendable {
-        private let load = Monitor((now: 0, most: 0))
+        private let load = Monitor((now: 0, maximum: 0))
         private let status = Monitor("201 Created")
 
-        var most: Int { load.update { $0.most } }
+        var maximum: Int { load.update { $0.maximum } }
 
-        func answer(_ status: String) { self.status.update { $0 = status } }
+        func response(_ status: String) { self.status.update { $0 = status } }
 
         func listen(at path: String) throws -> LoopbackOrigin {
             try LoopbackOrigin(socketPath: path) { [self] connection in
                 while try connection.receiveRequest() != nil {
                     load.update { load in
                         load.now += 1
-                        load.most = max(load.most, load.now)
+                        load.maximum = max(load.maximum, load.now)
                     }
                     usleep(5_000)
                     load.update { $0.now -= 1 }
-                    try connection.answer(status.update { $0 })
+                    try connection.response(status.update { $0 })
                 }
             }
         }
@@ -120,7 +120,7 @@ import Testing
         let ofAll = ContinuousClock.now - start
         #expect(counts(origin).count == count)
         #expect(counts(origin).values.allSatisfy { $0 == 1 })
-        #expect(application.most <= Self.share)
+        #expect(application.maximum <= Self.share)
         // No client had to return: waiting requests get slots.
         #expect(tries.allSatisfy { $0 == 1 })
         // The application's minimum is 1,000 / 8 × 5 ms.
@@ -137,7 +137,7 @@ import Testing
         let test = try Self.gateway(path, clock)
         let application = Application()
         let origin = try application.listen(at: path)
-        application.answer("422 Not Now")
+        application.response("422 Not Now")
         try test.gateway.deliveries.startQueue()
         let count = 500
         for number in 0..<count {
@@ -149,7 +149,7 @@ import Testing
             try test.summaries().allSatisfy { $0.queue == .hold }
         }
         origin.forget { _ in true }
-        application.answer("201 Created")
+        application.response("201 Created")
         let start = ContinuousClock.now
         // As the command's process does; then the daemon's queue run.
         let other = try Spool(existing: test.spool.directory)
@@ -166,7 +166,7 @@ import Testing
         let time = ContinuousClock.now - start
         #expect(counts(origin).count == count)
         #expect(counts(origin).values.allSatisfy { $0 == 1 })
-        #expect(application.most <= Self.share)
+        #expect(application.maximum <= Self.share)
         print("requeued: \(time) for \(count)")
     }
 }

@@ -69,8 +69,8 @@ struct RequestFuzzTests {
             statuses.merge(world.statuses) { $0 + $1 }
             if tally.worlds % 1_000 == 0 { print("fuzz: \(tally)") }
         }
-        let answers = statuses.sorted { $0.key < $1.key }.map { "\($0.key): \($0.value)" }
-        print("fuzz: responses by status, 0 for a closed connection: \(answers)")
+        let responses = statuses.sorted { $0.key < $1.key }.map { "\($0.key): \($0.value)" }
+        print("fuzz: responses by status, 0 for a closed connection: \(responses)")
         print(
             "fuzz: \(tally), \(refused) requests at a closed gate, the last seed \(first + UInt64(max(0, tally.worlds - 1)))"
         )
@@ -144,7 +144,7 @@ private final class FuzzWorld {
         )
         route.tus = random.one(of: .on, .on, .on, .on, .on, .off, .pass)
         defer { if route.contradiction != nil { route.tus = .on } }
-        route.tusAnswer = random.one(from: TusAnswer.allCases)
+        route.tusFinalResponse = random.one(from: TusFinalResponse.allCases)
         route.maxResponseSize = random.one(of: 0, 3, 256 << 10)
         route.digest = random.one(of: nil, .sha256, .sha512)
         route.queue.minimumBackoff = .seconds(1)

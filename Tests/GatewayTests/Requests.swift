@@ -6,7 +6,7 @@ import SpoolgateExchange
 import SpoolgateSpool
 import SpoolgateUploadProtocol
 
-let tooLargeToBePlain = [UInt8](repeating: 7, count: Upload.mostInBuffer + 1)
+let tooLargeToBePlain = [UInt8](repeating: 7, count: Upload.maximumInBuffer + 1)
 
 extension ScriptedExchange {
     typealias Steps = [Step]

@@ -147,10 +147,10 @@ struct SameLookTests {
         crossing.origins = ["https://K.example"]
         let allowed = HTTPField.Name("Access-Control-Allow-Origin")!
         #expect(
-            crossing.preflightAnswer(to: "https://K.example").head.fields[allowed] != nil
+            crossing.preflightResponse(to: "https://K.example").head.fields[allowed] != nil
         )
         #expect(
-            crossing.preflightAnswer(to: "https://\u{212A}.example").head.fields[allowed] == nil
+            crossing.preflightResponse(to: "https://\u{212A}.example").head.fields[allowed] == nil
         )
         #expect(UploadConcat("final;/a /b") == .final(["/a", "/b"]))
         #expect(UploadConcat("final\u{37E}/a") == nil)

@@ -83,10 +83,10 @@ final class ScriptedLane: Sendable {
             let fits = Int(min(Int64(bytes.count), state.limit.count - state.count))
             precondition(Self.append(Array(bytes[..<fits]), to: state.file), "it cannot be written")
             state.count += Int64(fits)
-            let isOver = state.count == state.limit.count && state.limit.restFollows
-            if isOver { state.file = nil }
+            let isEnded = state.count == state.limit.count && state.limit.restFollows
+            if isEnded { state.file = nil }
             return (
-                isOver ? .ended(state.count, errno: 0) : .written(state.count),
+                isEnded ? .ended(state.count, errno: 0) : .written(state.count),
                 Array(bytes[fits...])
             )
         }

@@ -18,7 +18,7 @@ import SpoolgateTextFormats
     )
     func queries() throws {
         for (shows, deed) in [
-            (false, QueueScene.Deed.breaksOff), (true, .breaksOff), (false, .answers(500)),
+            (false, QueueScene.Deed.breaksOff), (true, .breaksOff), (false, .responses(500)),
         ] {
             let origin = try QueueScene.origin([deed])
             let test = try GatewayUnderTest(origin.target, tellsEvents: true) { settings, _ in
@@ -68,7 +68,7 @@ import SpoolgateTextFormats
             #expect(record.text == "made")
             #expect(record[.contentType] == "text/x-told")
             #expect(record[.location] == "/made/1")
-            #expect(record.head?.fieldBytes ?? .max < ResponseHead.mostFieldBytes)
+            #expect(record.head?.fieldBytes ?? .max < ResponseHead.maximumFieldBytes)
         }
         #expect(test.log.values(of: "field-bytes", in: "response fields dropped").count == 3)
         #expect(test.log.messages.contains("upload delivered"))
@@ -86,7 +86,7 @@ import SpoolgateTextFormats
                 )
             }
         }
-        #expect(head.fitting.fieldBytes < ResponseHead.mostFieldBytes)
+        #expect(head.fitting.fieldBytes < ResponseHead.maximumFieldBytes)
         #expect(head.fitting.fields[.contentType] == "a/b")
     }
 }

@@ -72,12 +72,12 @@ import Testing
 
     @Test("within a route's own limit a client has two thirds as well")
     func routeBound() {
-        for (most, share) in [(1, 1), (2, 2), (3, 2), (4, 3), (9, 6)] {
-            var line = SlotLine(DeliveryBounds(total: 100, byRoute: ["r0": most]))
+        for (maximum, share) in [(1, 1), (2, 2), (3, 2), (4, 3), (9, 6)] {
+            var line = SlotLine(DeliveryBounds(total: 100, byRoute: ["r0": maximum]))
             let ofOne = Self.fill(&line, Self.user(0, 0))
             #expect(ofOne == share)
             let hasOther = line.take(Self.user(0, 1))
-            #expect(hasOther == (most > share))
+            #expect(hasOther == (maximum > share))
         }
     }
 
@@ -169,7 +169,7 @@ import Testing
             targets: ["a": "one", "b": "one", "c": "two"]
         )
         let slots = DeliverySlots(bounds)
-        let now = Monitor((count: 0, most: 0))
+        let now = Monitor((count: 0, maximum: 0))
         let results = Parallel.run(48) { index -> Int in
             var random = SplitMix(seed: UInt64(index))
             var taken = 0
@@ -187,7 +187,7 @@ import Testing
                 guard let slot else { return 0 }
                 let count = now.update { now -> Int in
                     now.count += 1
-                    now.most = max(now.most, now.count)
+                    now.maximum = max(now.maximum, now.count)
                     return now.count
                 }
                 #expect(count <= 5)
@@ -228,7 +228,7 @@ import Testing
         try LoopbackOrigin { connection in
             while let request = try connection.receiveRequest() {
                 if request.target == "/slow" { gate.pass() }
-                try connection.answer("201 Created")
+                try connection.response("201 Created")
             }
         }
     }

@@ -18,7 +18,7 @@ import Testing
 struct SlowContentTests {
     private final class World: Sendable {
         let present = Monitor(Deadline.after(.zero))
-        let asked = Monitor<[String]>([])
+        let spared = Monitor<[String]>([])
         let slow: SlowContent
 
         init() {
@@ -31,8 +31,8 @@ struct SlowContentTests {
         {
             slow.begin(ClientName(owner: ExactText(client), address: nil), upload: upload, .init())
             {
-                [asked] in
-                asked.update { $0.append(name) }
+                [spared] in
+                spared.update { $0.append(name) }
             }
         }
 
@@ -44,12 +44,12 @@ struct SlowContentTests {
 
         /// Asks for the end of one request after another, as often as one may end.
         func interrupt(_ limit: SlowContent.Limit, times: Int = 1) -> [String] {
-            let before = asked.update { $0.count }
+            let before = spared.update { $0.count }
             for _ in 0..<times {
                 _ = slow.interruptSlowest(limit)
                 pass(0.25)
             }
-            return asked.update { Array($0.dropFirst(before)) }
+            return spared.update { Array($0.dropFirst(before)) }
         }
     }
 
@@ -89,8 +89,8 @@ struct SlowContentTests {
         world.pass(0.25)
         _ = world.begin("alone", "alone")
         world.pass(1)
-        let asked = world.interrupt(.fast, times: 2)
-        #expect(asked.count == 2 && asked.allSatisfy { $0.hasPrefix("many") }, "\(asked)")
+        let spared = world.interrupt(.fast, times: 2)
+        #expect(spared.count == 2 && spared.allSatisfy { $0.hasPrefix("many") }, "\(spared)")
     }
 
     @Test("a finished request is not interrupted")
@@ -152,7 +152,7 @@ struct SlowContentTests {
             for _ in 0..<100 { _ = world.slow.interruptSlowest(.lowestRate) }
             world.pass(0.25)
         }
-        #expect(world.asked.update { $0.count } == 4)
+        #expect(world.spared.update { $0.count } == 4)
     }
 
     @Test("a choice considers only some requests, and the next choice the next ones")
@@ -166,7 +166,7 @@ struct SlowContentTests {
         while world.slow.interruptSlowest(.fast) == nil, choices < 100 { choices += 1 }
         // The first fourteen choices consider 896 requests.
         #expect(choices == 15)
-        #expect(world.asked.update { $0 } == ["900"])
+        #expect(world.spared.update { $0 } == ["900"])
         for entry in entries { world.slow.end(entry) }
         #expect(world.interrupt(.fast) == [])
     }
@@ -186,9 +186,9 @@ struct SlowContentTests {
             }
         }
         world.pass(20)
-        let asked = world.interrupt(.fast, times: 2 * left.count)
-        #expect(asked.count == left.count)
-        #expect(Set(asked) == left)
+        let spared = world.interrupt(.fast, times: 2 * left.count)
+        #expect(spared.count == left.count)
+        #expect(Set(spared) == left)
     }
 
     /// Clients for `percent` of 100 threads, each at `rate`, that return a second after an end.
@@ -211,13 +211,13 @@ struct SlowContentTests {
                 if open.count >= 100 { _ = world.slow.interruptSlowest(.fast) }
             }
             // The interrupted requests leave; their clients wait.
-            let asked = world.asked.update { asked in
-                defer { asked = [] }
-                return asked
+            let spared = world.spared.update { spared in
+                defer { spared = [] }
+                return spared
             }
             var returning = waiting
             waiting = []
-            for name in asked {
+            for name in spared {
                 guard let number = Int(name), let entry = open[number] else { continue }
                 world.slow.end(entry)
                 open[number] = nil
@@ -230,9 +230,9 @@ struct SlowContentTests {
                 return true
             }
             waiting += returning
-            #expect(asked.count <= 1, "the clock advances once a second")
+            #expect(spared.count <= 1, "the clock advances once a second")
             world.pass(1, open.values.map { ($0, rate) })
-            if second > percent + 20 { #expect(asked.isEmpty, "it dies down") }
+            if second > percent + 20 { #expect(spared.isEmpty, "it dies down") }
         }
         #expect(ends.allSatisfy { $0 <= 1 })
     }

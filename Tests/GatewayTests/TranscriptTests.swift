@@ -60,7 +60,7 @@ private final class Stage {
     private static let age: Int64 = 100
 
     private let origin: LoopbackOrigin
-    private let answer = Monitor<Transcript.UpstreamAnswer?>(nil)
+    private let response = Monitor<Transcript.UpstreamAnswer?>(nil)
     private let test: GatewayUnderTest
     /// Uploads locked by others.
     private var locked: [Upload] = []
@@ -68,11 +68,11 @@ private final class Stage {
     private var newest: UploadID?
 
     init(_ transcript: Transcript) throws {
-        let answer = answer
+        let response = response
         origin = try LoopbackOrigin { connection in
             guard try connection.receiveRequest() != nil else { return }
-            let told = answer.update { $0 } ?? .init(status: 599)
-            try connection.answer(
+            let told = response.update { $0 } ?? .init(status: 599)
+            try connection.response(
                 "\(told.status) Said",
                 fields: told.fields + ["Connection: close"],
                 content: told.content,
@@ -97,7 +97,7 @@ private final class Stage {
             let words = transcript.settings["route"] ?? [:]
             if words["reply"] == "accepted" { route.reply = .accepted }
             route.tus = words["tus"].flatMap(TusSpeaker.init) ?? .on
-            route.tusAnswer = words["tus-answer"].flatMap(TusAnswer.init) ?? .status
+            route.tusFinalResponse = words["tus-answer"].flatMap(TusFinalResponse.init) ?? .status
             route.hasRFCClients = words["rfc-clients"] == "true"
             for (version, served) in transcript.settings["aliases"] ?? [:] {
                 settings.interopAliases[Int(version) ?? 0] = Int(served)
@@ -186,7 +186,7 @@ private final class Stage {
     // MARK: A request
 
     func play(_ exchange: Transcript.Exchange) throws -> [String] {
-        answer.update { $0 = exchange.upstream }
+        response.update { $0 = exchange.upstream }
         let before = origin.requests.count
         let head = exchange.request
         let record = test.serve(

@@ -260,7 +260,7 @@ import Testing
         }
         let (delivering, location) = try test.startDelivery(to: slow)
         let appends = try (0..<4).map { _ in try test.start(.append(location, at: 5)) }
-        try eventually("all but one are aborted") { appends.count { $0.isOver } == 3 }
+        try eventually("all but one are aborted") { appends.count { $0.isEnded } == 3 }
         slow.gate.open()
         #expect(try delivering.finish().status == 201)
         let records = try appends.map { try $0.finish() }
@@ -280,7 +280,7 @@ import Testing
         }
         let (first, _) = try test.startDelivery(to: slow)
         let others = try (0..<3).map { _ in try test.start(.creation()) }
-        try eventually("all but one are aborted") { others.count { $0.isOver } == 2 }
+        try eventually("all but one are aborted") { others.count { $0.isEnded } == 2 }
         #expect(try test.summaries().count { $0.queue == .deferred && $0.offset == 5 } == 2)
         slow.gate.open()
         #expect(try first.finish().status == 201)

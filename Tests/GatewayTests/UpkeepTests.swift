@@ -97,7 +97,7 @@ import Testing
     @Test(
         "stored responses have their own lifetime, and those of a removed route the longest"
     )
-    func answers() throws {
+    func responses() throws {
         let test = try GatewayUnderTest { _, route in
             route.limits.maxAge = 60
             route.responseRetention = .seconds(10 * 86_400)

@@ -53,7 +53,7 @@ import Testing
             (0, "x", true), (0, "", false),
         ]
     )
-    func cap(cap: Int64, content: String, isOver: Bool) throws {
+    func cap(cap: Int64, content: String, isEnded: Bool) throws {
         let origin = try LoopbackOrigin(fields: ["Content-Type: text/plain"], content: content)
         let test = try GatewayUnderTest(origin.target) { _, route in route.maxResponseSize = cap }
         let first = test.serve(.creation())
@@ -62,8 +62,8 @@ import Testing
         let location = try #require(first.location)
         let again = test.serve(.append(location, at: 5))
         #expect(again.status == 200)
-        #expect(again.text == (isOver ? "" : content))
-        #expect(again[.contentType] == (isOver ? nil : "text/plain"))
+        #expect(again.text == (isEnded ? "" : content))
+        #expect(again[.contentType] == (isEnded ? nil : "text/plain"))
         #expect(origin.requests.count == 1)
     }
 
@@ -128,7 +128,7 @@ import Testing
         let origin = try LoopbackOrigin { connection in
             while try connection.receiveRequest() != nil {
                 try connection.send("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")
-                try connection.answer("204 No Content")
+                try connection.response("204 No Content")
             }
         }
         let test = try GatewayUnderTest(origin.target)

@@ -52,7 +52,7 @@ import Testing
         #expect(append.waitUntilLooked())
         // Each waits for the whole timeout; the append waits longer.
         for _ in 1...3 { #expect(test.serve(.retrieval(location)).isAborted) }
-        #expect(!waiting.isOver)
+        #expect(!waiting.isEnded)
         slow.gate.open()
         for record in [try delivering.finish(), try waiting.finish()] {
             #expect(record.status == 201)

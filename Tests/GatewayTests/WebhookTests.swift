@@ -75,7 +75,7 @@ import Testing
     func refused() throws {
         let origin = try LoopbackOrigin { connection in
             while let request = try connection.receiveRequest() {
-                try connection.answer(request.number < 2 ? "500 x" : "204 No Content")
+                try connection.response(request.number < 2 ? "500 x" : "204 No Content")
             }
         }
         let test = try telling(origin.base)
@@ -95,7 +95,7 @@ import Testing
         let origin = try LoopbackOrigin { connection in
             while let request = try connection.receiveRequest() {
                 guard request.number < 2 else { return connection.waitForEnd() }
-                try connection.answer("200 OK", content: "ok")
+                try connection.response("200 OK", content: "ok")
             }
         }
         let test = try telling(origin.base)

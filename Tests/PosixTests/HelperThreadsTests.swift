@@ -13,10 +13,10 @@ struct HelperThreadsTests {
         let helpers = HelperThreads(name: "helper", maximum: maximum)
         let runs = Monitor([Int](repeating: 0, count: 2_000))
         for number in 0..<2_000 { helpers.run { runs.update { $0[number] += 1 } } }
-        let isOver: Bool? = runs.wait(until: .after(Self.deadline)) {
+        let isEnded: Bool? = runs.wait(until: .after(Self.deadline)) {
             $0.allSatisfy { $0 > 0 } ? true : nil
         }
-        #expect(isOver == true)
+        #expect(isEnded == true)
         #expect(runs.update { $0.allSatisfy { $0 == 1 } })
     }
 

@@ -8,7 +8,7 @@ import Testing
 struct RecentTableTests {
     @Test("a new key replaces the oldest one, and a new value does not make a key younger")
     func order() {
-        var table = RecentTable<Int, String>(most: 3)
+        var table = RecentTable<Int, String>(maximum: 3)
         for key in 1...3 { table[key] = "\(key)" }
         table[1] = "again"
         #expect(table[1] == "again")
@@ -22,7 +22,7 @@ struct RecentTableTests {
 
     @Test("a key that was removed and added again is as young as a new one")
     func again() {
-        var table = RecentTable<Int, Int>(most: 3)
+        var table = RecentTable<Int, Int>(maximum: 3)
         for key in 1...3 { table[key] = key }
         table[1] = nil
         table[1] = 10
@@ -33,8 +33,8 @@ struct RecentTableTests {
     @Test("it holds the last keys in any order of changes")
     func random() {
         var generator = SystemRandomNumberGenerator()
-        for most in [1, 2, 7] {
-            var table = RecentTable<Int, Int>(most: most)
+        for maximum in [1, 2, 7] {
+            var table = RecentTable<Int, Int>(maximum: maximum)
             var model: [Int: (value: Int, number: Int)] = [:]
             var additions = 0
             for value in 0..<2_000 {
@@ -49,7 +49,7 @@ struct RecentTableTests {
                     table[key] = value
                     additions += 1
                     model[key] = (value, additions)
-                    model = model.filter { $0.value.number > additions - most }
+                    model = model.filter { $0.value.number > additions - maximum }
                 }
                 #expect((0..<12).map { table[$0] } == (0..<12).map { model[$0]?.value })
             }
@@ -58,7 +58,7 @@ struct RecentTableTests {
 
     @Test("an entry costs the same after many others")
     func cost() {
-        var table = RecentTable<UInt64, Int>(most: 1 << 14)
+        var table = RecentTable<UInt64, Int>(maximum: 1 << 14)
         func add(_ count: Int) {
             for _ in 0..<count { table[.random(in: 0...(.max))] = 1 }
         }

@@ -30,7 +30,7 @@ struct SpoiledConnectionTests {
         var read: [UInt8] = []
         while read.count < bytes.count {
             // The mark never arrives in one read with the last bytes.
-            read += try #require(peer.receive(atMost: 1 << 16))
+            read += try #require(peer.receive(upTo: 1 << 16))
         }
         #expect(read == bytes)
         let mark = peer.receive()

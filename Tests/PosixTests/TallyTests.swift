@@ -26,8 +26,8 @@ struct TallyTests {
                 left.update { $0 -= 1 }
             }
         }
-        let isOver: Bool? = left.wait(until: .after(.seconds(120))) { $0 == 0 ? true : nil }
-        #expect(isOver == true)
+        let isEnded: Bool? = left.wait(until: .after(.seconds(120))) { $0 == 0 ? true : nil }
+        #expect(isEnded == true)
         #expect(counters["0"].count == 4_000)
         #expect(counters["1"].count == 4_000)
     }

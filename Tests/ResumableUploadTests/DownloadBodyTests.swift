@@ -30,15 +30,15 @@ struct DownloadBodyTests {
         let bytes = pattern(3_000_000)
         let origin = try origin(bytes, cut: 1_000_000)
         let download = download(origin.url)
-        #expect(download.answer == nil)
+        #expect(download.response == nil)
         var came: [UInt8] = []
         for try await piece in download.body {
             #expect(!piece.isEmpty)
-            #expect(download.answer?.fields[.contentType] == "text/csv")
+            #expect(download.response?.fields[.contentType] == "text/csv")
             came += piece
         }
         #expect(came == bytes)
-        #expect(download.answer?.status.code == 206)
+        #expect(download.response?.status.code == 206)
         #expect(download.token == nil)
         #expect(origin.ranges == [nil, "bytes=1000000-"])
     }
@@ -48,7 +48,7 @@ struct DownloadBodyTests {
         let origin = try origin([])
         let download = download(origin.url)
         for try await _ in download.body { Issue.record("the body is not empty") }
-        #expect(download.answer?.status == .ok)
+        #expect(download.response?.status == .ok)
     }
 
     @Test("in a session, with events, and nothing is sent before it is read")
@@ -119,7 +119,7 @@ struct DownloadBodyTests {
             _ = try await iterator.next()
             Issue.record("it gave a value")
         } catch let error as TransferError {
-            #expect(error.kind == .refused && error.answer?.content == Array("not you".utf8))
+            #expect(error.kind == .refused && error.response?.content == Array("not you".utf8))
         }
         #expect(try await iterator.next() == nil)
     }
@@ -240,7 +240,7 @@ struct DownloadBodyTests {
         let directory = try ScratchDirectory()
         let file = Download(origin.url, to: .file(directory.file("film")))
         await isInvalid { for try await _ in file.body {} }
-        #expect(file.answer == nil)
+        #expect(file.response == nil)
     }
 
     private func isInvalid(_ body: () async throws -> Void) async {

@@ -58,7 +58,7 @@ final class DownloadOrigin: Sendable {
     var requests: [Asked] { asked.update { $0 } }
     var ranges: [String?] { requests.map(\.range) }
 
-    init(_ answer: @escaping @Sendable (Asked) -> Reply) throws {
+    init(_ response: @escaping @Sendable (Asked) -> Reply) throws {
         let (asked, sent) = (Monitor<[Asked]>([]), Monitor(0))
         (self.asked, self.sent) = (asked, sent)
         origin = try LoopbackOrigin { connection in
@@ -72,7 +72,7 @@ final class DownloadOrigin: Sendable {
                     all.append(now)
                     return now
                 }
-                let reply = answer(now)
+                let reply = response(now)
                 let framing =
                     reply.hasLength
                     ? "Content-Length: \(reply.content.count)" : "Transfer-Encoding: chunked"
@@ -106,7 +106,7 @@ final class DownloadOrigin: Sendable {
 }
 
 struct DownloadOutcome {
-    var result: Result<Transfer.Answer, TransferError>
+    var result: Result<Transfer.Response, TransferError>
     var download: Download
     var events: [Download.Event]
 

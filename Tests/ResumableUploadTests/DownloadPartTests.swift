@@ -306,13 +306,13 @@ struct DownloadPartTests {
 
     @Test("short parts and unknown totals add up to the whole")
     func less() throws {
-        for isTold in [true, false] {
+        for isReported in [true, false] {
             let origin = try DownloadOrigin { asked in
                 var whole = Reply.whole(Self.old, [#"ETag: "v1""#], cut: 50_000)
                 whole.hasLength = false
                 if asked.range == nil { return whole }
                 let end = min(asked.start + 70_000, 300_000)
-                let total = isTold ? "300000" : "*"
+                let total = isReported ? "300000" : "*"
                 if asked.start == 300_000 {
                     return Reply(
                         status: "416 No",

@@ -68,7 +68,7 @@ struct DownloadPlaceTests {
             while let request = try connection.receiveRequest() {
                 let byte = UInt8(request.target.utf8.last ?? 0)
                 let content = String(repeating: Character(Unicode.Scalar(byte)), count: 200_000)
-                try connection.answer("200 OK", fields: [#"ETag: "\#(byte)""#], content: content)
+                try connection.response("200 OK", fields: [#"ETag: "\#(byte)""#], content: content)
             }
         }
         let directory = try ScratchDirectory()

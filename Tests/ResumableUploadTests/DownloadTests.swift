@@ -38,7 +38,7 @@ private final class Shelf: Sendable {
                 let isPart =
                     givesParts && range != nil && request.values("If-Range") == [now.validator]
                 if isPart, start >= now.bytes.count {
-                    try connection.answer(
+                    try connection.response(
                         "416 No",
                         fields: ["Content-Range: bytes */\(now.bytes.count)"]
                     )
@@ -88,8 +88,8 @@ struct DownloadTests {
         let directory = try ScratchDirectory()
         let path = directory.path + "/film"
         let download = Download(shelf.origin.base + "/film", to: .file(path), options: options)
-        let answer = try download.perform()
-        #expect(answer.status.code == 206)
+        let response = try download.perform()
+        #expect(response.status.code == 206)
         #expect(try Array(Data(contentsOf: URL(filePath: path))) == bytes)
         #expect(!FileManager.default.fileExists(atPath: path + ".part"))
         #expect(download.token == nil)
@@ -295,7 +295,7 @@ struct DownloadTests {
         let path = directory.path + "/film"
         let download = Download(origin.base + "/f", to: .file(path), options: options)
         let error = Result { () throws(TransferError) in try download.perform() }.error
-        #expect(error?.kind == .refused && error?.answer?.content == Array("not you".utf8))
+        #expect(error?.kind == .refused && error?.response?.content == Array("not you".utf8))
         #expect(!FileManager.default.fileExists(atPath: path))
     }
 }

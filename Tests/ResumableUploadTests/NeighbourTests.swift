@@ -16,7 +16,7 @@ struct NeighbourTests {
     private var options: Upload.Options {
         var options = quickOptions()
         options.connection.stall = .seconds(1)
-        options.connection.answerTimeout = .seconds(1)
+        options.connection.responseTimeout = .seconds(1)
         // On a busy machine a failure may cost several attempts with doubling pauses.
         options.connection.retryFor = .seconds(3600)
         return options
@@ -49,11 +49,11 @@ struct NeighbourTests {
         let bytes = pattern(400_000)
         let waits = Monitor(0)
         let upload = upload(bytes, to: neighbour, counting: waits)
-        async let answer = upload.run()
+        async let response = upload.run()
         // At least one attempt used a new connection after a failure.
         try await comesTrue("it has waited twice") { waits.update { $0 >= 2 } }
         try neighbour.become(nil)
-        #expect(try await answer.status.code == 201)
+        #expect(try await response.status.code == 201)
         #expect(server.taken == [bytes])
     }
 
@@ -64,7 +64,7 @@ struct NeighbourTests {
         let waits = Monitor(0)
         let bytes = pattern(3_000_000)
         let upload = upload(bytes, to: neighbour, counting: waits)
-        async let answer = upload.run()
+        async let response = upload.run()
         for trouble in Self.troubles where trouble != .noName {
             let before = waits.update { $0 }
             try neighbour.become(trouble)
@@ -73,7 +73,7 @@ struct NeighbourTests {
             }
         }
         try neighbour.become(nil)
-        #expect(try await answer.status.code == 201)
+        #expect(try await response.status.code == 201)
         #expect(server.taken == [bytes])
     }
 
@@ -95,10 +95,10 @@ struct NeighbourTests {
         let waits = Monitor(0)
         let bytes = pattern(400_000)
         let upload = upload(bytes, to: neighbour, counting: waits)
-        async let answer = upload.run()
+        async let response = upload.run()
         try await comesTrue("it has waited twice") { waits.update { $0 >= 2 } }
         gate.open()
-        #expect(try await answer.status.code == 201)
+        #expect(try await response.status.code == 201)
         #expect(server.taken == [bytes])
     }
 }

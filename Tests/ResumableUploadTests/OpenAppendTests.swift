@@ -28,7 +28,7 @@ struct OpenAppendTests {
     private func uploadReported(
         _ bytes: [UInt8],
         to origin: UploadOrigin
-    ) async -> (result: Result<Transfer.Answer, TransferError>, events: [Upload.Event]) {
+    ) async -> (result: Result<Transfer.Response, TransferError>, events: [Upload.Event]) {
         let gate = Gate()
         let events = Monitor<[Upload.Event]>([])
         let take: @Sendable (Upload.Event) -> Void = { event in
@@ -42,8 +42,8 @@ struct OpenAppendTests {
             onEvent: take
         )
         do {
-            let answer = try await upload.run()
-            return (.success(answer), events.update { $0 })
+            let response = try await upload.run()
+            return (.success(response), events.update { $0 })
         } catch {
             let error = error as? TransferError ?? TransferError(.invalid, "\(error)")
             return (.failure(error), events.update { $0 })
@@ -169,13 +169,13 @@ struct OpenAppendTests {
         arguments: ["max-append-size=100000", "max-append-size=30000, min-append-size=10000"]
     )
     func limits(limit: String) async throws {
-        let most = limit.hasSuffix("0000, min-append-size=10000") ? 30_000 : 100_000
+        let maximum = limit.hasSuffix("0000, min-append-size=10000") ? 30_000 : 100_000
         let origin = try UploadOrigin(reporting: .max, limit: limit)
         let bytes = pattern(500_000)
         let (result, _) = await uploadReported(bytes, to: origin)
         #expect(try result.get().status == .created)
         #expect(origin.taken == [bytes])
-        #expect(origin.requests.allSatisfy { $0.content.count <= most })
+        #expect(origin.requests.allSatisfy { $0.content.count <= maximum })
     }
 
     @Test("an open append begins with the minimum size of an append")
@@ -208,7 +208,7 @@ struct OpenAppendTests {
     func lengthRequired(status: String) async throws {
         let origin = try UploadOrigin { request in
             guard request.values("Transfer-Encoding") == ["chunked"] else { return .serve }
-            return .answer(
+            return .response(
                 status,
                 status.hasPrefix("204") ? ["Upload-Offset: 0", "Upload-Complete: ?0"] : []
             )
@@ -253,7 +253,7 @@ struct OpenAppendTests {
     @Test("an unrelated success does not complete a stream that has ended")
     func unconfirmed() async throws {
         let origin = try UploadOrigin {
-            $0.number == 1 ? .answer("200 OK", content: "log in") : .serve
+            $0.number == 1 ? .response("200 OK", content: "log in") : .serve
         }
         let bytes = pattern(50_000)
         let gate = Gate()

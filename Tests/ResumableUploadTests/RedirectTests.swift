@@ -17,7 +17,7 @@ struct RedirectTests {
     private static func codes() -> [Int] { Array(300...308) + [399] }
 
     /// Whether this response to a whole body is the application's.
-    private func isAnswer(_ status: Int, _ method: HTTPRequest.Method, isTarget: Bool) -> Bool {
+    private func isResponse(_ status: Int, _ method: HTTPRequest.Method, isTarget: Bool) -> Bool {
         switch status {
         case 302: method == .post
         case 303: method == .post || isTarget
@@ -34,20 +34,23 @@ struct RedirectTests {
         for creation in [Upload.Options.Creation.plain, .optimistic] {
             for marker in [nil, "Upload-Complete: ?1", "Upload-Complete: ?0"] {
                 let fields = Self.named + (marker.map { [$0] } ?? [])
-                let origin = try UploadOrigin { _ in .answer("\(status) Moved", fields) }
+                let origin = try UploadOrigin { _ in .response("\(status) Moved", fields) }
                 var options = quickOptions(creation)
                 options.method = method
                 let url = origin.base + "/f"
                 let result = await upload(.bytes(pattern(1_000)), to: url, options).result
                 let isTarget = marker == "Upload-Complete: ?1"
                 let words = "\(status) \(method) \(creation) \(marker ?? "")"
-                if isAnswer(status, method, isTarget: isTarget), marker != "Upload-Complete: ?0" {
-                    let answer = try result.get()
-                    #expect(answer.status.code == status && answer.place == Self.place, "\(words)")
+                if isResponse(status, method, isTarget: isTarget), marker != "Upload-Complete: ?0" {
+                    let response = try result.get()
+                    #expect(
+                        response.status.code == status && response.place == Self.place,
+                        "\(words)"
+                    )
                 } else {
                     #expect(result.error?.kind == .redirected, "\(words)")
                     #expect(result.error?.reason.contains("to \(Self.place);") == true, "\(words)")
-                    #expect(result.error?.answer?.status.code == status)
+                    #expect(result.error?.response?.status.code == status)
                     #expect(result.error?.mayWorkLater == false)
                 }
                 #expect(origin.asked.count == 1)
@@ -62,7 +65,7 @@ struct RedirectTests {
     func parts(status: Int) async throws {
         for marker in [nil, "Upload-Complete: ?1"] {
             let fields = Self.named + (marker.map { [$0] } ?? [])
-            let origin = try UploadOrigin { _ in .answer("\(status) Moved", fields) }
+            let origin = try UploadOrigin { _ in .response("\(status) Moved", fields) }
             let bytes = pattern(300_000)
             for (body, creation) in [
                 (Upload.Body.bytes(bytes), .careful), (.stream(pieces(bytes, of: 7_000)), .careful),
@@ -82,7 +85,7 @@ struct RedirectTests {
     )
     func append(status: Int) async throws {
         let origin = try UploadOrigin { request in
-            request.number == 1 ? .answer("\(status) Moved", Self.named) : .serve
+            request.number == 1 ? .response("\(status) Moved", Self.named) : .serve
         }
         let bytes = pattern(300_000)
         let (result, _) = await upload(.bytes(bytes), to: origin.base + "/f", quickOptions())
@@ -102,14 +105,14 @@ struct RedirectTests {
     func final(status: Int, method: HTTPRequest.Method) async throws {
         let origin = try UploadOrigin { request in
             request.number == 1
-                ? .answer("\(status) Moved", ["Location: ../done?1", "Upload-Complete: ?1"])
+                ? .response("\(status) Moved", ["Location: ../done?1", "Upload-Complete: ?1"])
                 : .serve
         }
         var options = quickOptions()
         options.method = method
         let result = await upload(.bytes(pattern(300_000)), to: origin.base + "/a/f", options)
             .result
-        if isAnswer(status, method, isTarget: true) {
+        if isResponse(status, method, isTarget: true) {
             #expect(try result.get().place == origin.base + "/a/../done?1")
         } else {
             #expect(result.error?.kind == .redirected)
@@ -126,7 +129,7 @@ struct RedirectTests {
             let origin = try UploadOrigin { request in
                 switch request.number {
                 case 1: .cut(after: 100_000)
-                case 2: .answer("\(status) Moved", Self.named + marker)
+                case 2: .response("\(status) Moved", Self.named + marker)
                 default: .serve
                 }
             }
@@ -154,7 +157,7 @@ struct RedirectTests {
         let origin = try UploadOrigin { request in
             switch request.number {
             case 1: .loseAnswer
-            case 3: .answer("\(status) Elsewhere", Self.named)
+            case 3: .response("\(status) Elsewhere", Self.named)
             default: .serve
             }
         }
@@ -178,7 +181,7 @@ struct RedirectTests {
             ("/done", "/done"), ("done", "/a/done"), ("?x", "/a/f?x"),
         ] {
             let origin = try UploadOrigin { _ in
-                .answer("\(status) Moved", ["Location: \(location)"])
+                .response("\(status) Moved", ["Location: \(location)"])
             }
             let result = await upload(
                 .bytes([1]),
@@ -192,7 +195,7 @@ struct RedirectTests {
             }
         }
         for fields in [[], ["Location: "]] {
-            let origin = try UploadOrigin { _ in .answer("\(status) Moved", fields) }
+            let origin = try UploadOrigin { _ in .response("\(status) Moved", fields) }
             let error = await upload(.bytes([1]), to: origin.base + "/f", quickOptions(.plain))
                 .result.error
             #expect(error?.kind == .redirected)
@@ -207,8 +210,8 @@ struct RedirectTests {
     func cancellation(status: Int) async throws {
         let origin = try UploadOrigin { request in
             switch request.method {
-            case "PATCH": .answer("403 No")
-            case "DELETE": .answer("\(status) Said", Self.named, content: "<html>")
+            case "PATCH": .response("403 No")
+            case "DELETE": .response("\(status) Said", Self.named, content: "<html>")
             default: .serve
             }
         }
@@ -233,9 +236,9 @@ struct RedirectTests {
     func cancelledWith200() async throws {
         let origin = try UploadOrigin { request in
             switch request.method {
-            case "PATCH": .answer("403 No")
-            case "DELETE": .answer("200 OK")
-            case "HEAD": .answer("404 Not Found")
+            case "PATCH": .response("403 No")
+            case "DELETE": .response("200 OK")
+            case "HEAD": .response("404 Not Found")
             default: .serve
             }
         }
@@ -259,7 +262,7 @@ struct RedirectTests {
         "a network login page is not an append's success: the upload resource is checked"
     )
     func portal() async throws {
-        let page = UploadOrigin.Reaction.answer(
+        let page = UploadOrigin.Reaction.response(
             "200 OK",
             ["Content-Type: text/html"],
             content: "<html>log in</html>"
@@ -306,17 +309,17 @@ struct RedirectTests {
         let bytes = pattern(300_000)
         let origin = try UploadOrigin { request in
             switch request.method {
-            case "PATCH": .answer(final, ["X-Said: yes"])
+            case "PATCH": .response(final, ["X-Said: yes"])
             case "HEAD":
-                .answer(head, head.hasPrefix("204") ? ["Upload-Offset: \(bytes.count)"] : [])
+                .response(head, head.hasPrefix("204") ? ["Upload-Offset: \(bytes.count)"] : [])
             default: .serve
             }
         }
         let (result, _) = await upload(.bytes(bytes), to: origin.base + "/f", quickOptions())
-        let answer = try result.get()
-        #expect("\(answer.status.code)" == final.prefix(3))
-        #expect(answer.fields[.init("X-Said")!] == "yes")
-        #expect(!answer.isLost)
+        let response = try result.get()
+        #expect("\(response.status.code)" == final.prefix(3))
+        #expect(response.fields[.init("X-Said")!] == "yes")
+        #expect(!response.isLost)
         #expect(origin.asked == ["POST /f", "PATCH /u/1", "HEAD /u/1"])
     }
 
@@ -324,7 +327,7 @@ struct RedirectTests {
     func less() async throws {
         let bytes = pattern(300_000)
         let origin = try UploadOrigin { request in
-            request.number == 1 ? .answer("200 OK", ["Upload-Offset: 7"]) : .serve
+            request.number == 1 ? .response("200 OK", ["Upload-Offset: 7"]) : .serve
         }
         let (result, _) = await upload(.bytes(bytes), to: origin.base + "/f", quickOptions())
         #expect(try result.get().content == Array("taken".utf8))
@@ -340,7 +343,7 @@ struct RedirectTests {
     )
     func plainServer(status: String, fields: [String]) async throws {
         let bytes = pattern(300_000)
-        let origin = try UploadOrigin { _ in .answer(status, fields) }
+        let origin = try UploadOrigin { _ in .response(status, fields) }
         for (body, creation) in [
             (Upload.Body.bytes(bytes), .careful), (.stream(pieces(bytes, of: 7_000)), .optimistic),
         ] as [(Upload.Body, Upload.Options.Creation)] {
@@ -360,7 +363,7 @@ struct RedirectTests {
         ] {
             let origin = try LoopbackOrigin { connection in
                 while try connection.receiveRequest() != nil {
-                    try connection.answer("\(status) Moved", fields: fields, content: "<html>")
+                    try connection.response("\(status) Moved", fields: fields, content: "<html>")
                 }
             }
             var options = Download.Options()
@@ -391,7 +394,7 @@ struct RedirectTests {
                     )
                     return
                 default:
-                    try connection.answer(
+                    try connection.response(
                         "200 OK",
                         fields: ["Content-Type: text/html"],
                         content: "<html>"

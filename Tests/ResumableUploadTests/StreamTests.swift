@@ -77,7 +77,7 @@ struct StreamTests {
 
     @Test("after a resume, bytes that the server has are skipped")
     func skipped() async throws {
-        let origin = try UploadOrigin { $0.number == 2 ? .answer("403 No") : .serve }
+        let origin = try UploadOrigin { $0.number == 2 ? .response("403 No") : .serve }
         let bytes = pattern(400_000)
         let first = await upload(
             .stream(pieces(bytes, of: 1_000)),

@@ -72,7 +72,7 @@ struct TextTests {
     @Test(
         "the meaning of each response",
         arguments: [
-            (Step.plain, 500, [:], Verdict.final), (.plain, 503, [:], .later),
+            (Step.plain, 500, [:], Decision.final), (.plain, 503, [:], .later),
             (.carefulCreation, 201, ["Location": "/u", "Upload-Offset": "0"], .acknowledged(0)),
             (.carefulCreation, 201, ["Location": "/u"], .unsupported),
             (.carefulCreation, 400, [:], .unknownVersion), (.carefulCreation, 403, [:], .refused),
@@ -112,11 +112,11 @@ struct TextTests {
             (.retrieval, 410, [:], .gone),
             (.retrieval, 423, [:], .later), (.cancellation, 404, [:], .gone),
             (.cancellation, 204, [:], .final), (.cancellation, 200, [:], .unconfirmed),
-        ] as [(Step, Int, [String: String], Verdict)]
+        ] as [(Step, Int, [String: String], Decision)]
     )
-    func verdicts(step: Step, status: Int, fields: [String: String], verdict: Verdict) throws {
+    func verdicts(step: Step, status: Int, fields: [String: String], decision: Decision) throws {
         var head = ResponseHead(status: .init(code: status))
         for (name, value) in fields { head.fields[try #require(.init(name))] = value }
-        #expect(Verdict(of: UploadAnswer(head), to: step, by: .post) == verdict)
+        #expect(Decision(of: ServerResponse(head), to: step, by: .post) == decision)
     }
 }

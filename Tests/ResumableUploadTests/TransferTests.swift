@@ -22,7 +22,7 @@ struct TransferTests {
     func eventsEnd() async throws {
         let isThere = Monitor(false)
         let origin = try UploadOrigin { _ in
-            isThere.update { $0 } ? .serve : .answer("503 Service Unavailable")
+            isThere.update { $0 } ? .serve : .response("503 Service Unavailable")
         }
         let bytes = pattern(300_000)
         let upload = Upload(.bytes(bytes), to: origin.base + "/f", options: Self.impatient)
@@ -184,13 +184,13 @@ struct TransferTests {
     @Test("a session limits concurrent uploads, also those that block a thread")
     func sessionLimit() async throws {
         let gate = Gate()
-        let (now, most) = (Monitor(0), Monitor(0))
+        let (now, maximum) = (Monitor(0), Monitor(0))
         let origin = try UploadOrigin { request in
             let count = now.update { count in
                 count += 1
                 return count
             }
-            most.update { $0 = max($0, count) }
+            maximum.update { $0 = max($0, count) }
             gate.pass()
             now.update { $0 -= 1 }
             return .serve
@@ -207,7 +207,7 @@ struct TransferTests {
         try await comesTrue("three are in progress") { now.update { $0 } == 3 }
         gate.open()
         try await comesTrue("all have ended") { ended.update { $0 } == 12 }
-        #expect(most.update { $0 } <= 3 && origin.origin.connectionCount <= 3)
+        #expect(maximum.update { $0 } <= 3 && origin.origin.connectionCount <= 3)
         #expect(origin.taken.count == 12)
     }
 }

@@ -9,7 +9,7 @@ final class UploadOrigin: Sendable {
     enum Reaction: Sendable {
         case serve
         /// Sends this response after the content.
-        case answer(String, [String] = [], content: String = "")
+        case response(String, [String] = [], content: String = "")
         /// Keeps this many content bytes, then closes the connection.
         case cut(after: Int)
         /// Processes the request, then closes without a response.
@@ -65,10 +65,10 @@ final class UploadOrigin: Sendable {
         _ limit: String?,
         _ reaction: Reaction
     ) throws {
-        if case .answer(let status, let fields, let content) = reaction {
+        if case .response(let status, let fields, let content) = reaction {
             var request = head
             try connection.receiveContent(of: &request)
-            return try connection.answer(
+            return try connection.response(
                 status,
                 fields: fields,
                 content: content,
@@ -79,7 +79,7 @@ final class UploadOrigin: Sendable {
         guard !isResource || state.update({ $0.uploads[head.target] != nil }) else {
             var request = head
             try connection.receiveContent(of: &request)
-            return try connection.answer("404 Not Found")
+            return try connection.response("404 Not Found")
         }
         let version = head.values("Upload-Draft-Interop-Version").first
         let marker =
@@ -108,24 +108,26 @@ final class UploadOrigin: Sendable {
             try connection.receiveContent(of: &request)
             let isComplete = state.update { $0.uploads[name]?.isComplete ?? false }
             lines += ["Upload-Offset: \(offset)", "Upload-Complete: \(isComplete ? "?1" : "?0")"]
-            return try connection.answer("204 No Content", fields: lines, hasContent: false)
+            return try connection.response("204 No Content", fields: lines, hasContent: false)
         case "DELETE":
             var request = head
             try connection.receiveContent(of: &request)
             state.update { $0.uploads[name] = nil }
-            return try connection.answer("204 No Content")
+            return try connection.response("204 No Content")
         default: break
         }
         if isResource, head.values("Upload-Offset").first != "\(offset)" {
             var request = head
             try connection.receiveContent(of: &request)
             lines += ["Upload-Offset: \(offset)", "Upload-Complete: ?0"]
-            return try connection.answer("409 Conflict", fields: lines)
+            return try connection.response("409 Conflict", fields: lines)
         }
         var request = head
         do {
             try connection.receiveContent(of: &request) { count in
-                if case .cut(let most) = reaction, count >= most { throw LoopbackOrigin.Ended() }
+                if case .cut(let maximum) = reaction, count >= maximum {
+                    throw LoopbackOrigin.Ended()
+                }
                 guard let version, isResource, offset + count < reporting else { return }
                 try connection.send(
                     "HTTP/1.1 104 Upload Resumption Supported\r\nUpload-Offset: \(offset + count)\r\n"
@@ -141,7 +143,7 @@ final class UploadOrigin: Sendable {
         guard let marker else {
             state.update { $0.taken.append(bytes) }
             if case .loseAnswer = reaction { throw LoopbackOrigin.Ended() }
-            return try connection.answer("201 Created", content: "plain")
+            return try connection.response("201 Created", content: "plain")
         }
         let end = state.update { state -> Int in
             state.uploads[name]?.bytes += bytes
@@ -156,7 +158,7 @@ final class UploadOrigin: Sendable {
         if case .cut = reaction { throw LoopbackOrigin.Ended() }
         lines += ["Upload-Offset: \(end)", "Upload-Complete: \(marker)"]
         if !isResource { lines.append("Location: \(name)") }
-        try connection.answer(
+        try connection.response(
             marker == "?1" ? "201 Created" : isResource ? "204 No Content" : "201 Created",
             fields: lines,
             content: marker == "?1" ? "taken" : ""

@@ -31,7 +31,7 @@ func upload(
     to url: String,
     _ options: Upload.Options,
     from token: Upload.Token? = nil
-) async -> (result: Result<Transfer.Answer, TransferError>, events: [Upload.Event]) {
+) async -> (result: Result<Transfer.Response, TransferError>, events: [Upload.Event]) {
     let events = Monitor<[Upload.Event]>([])
     let take: @Sendable (Upload.Event) -> Void = { event in events.update { $0.append(event) } }
     let upload =
@@ -39,8 +39,8 @@ func upload(
         ?? Upload(body, to: url, options: options, onEvent: take)
     // Not `perform`: a test runs on one of the few threads that tasks share.
     do {
-        let answer = try await upload.run()
-        return (.success(answer), events.update { $0 })
+        let response = try await upload.run()
+        return (.success(response), events.update { $0 })
     } catch {
         let error = error as? TransferError ?? TransferError(.invalid, "no transfer's: \(error)")
         return (.failure(error), events.update { $0 })
@@ -76,8 +76,8 @@ struct UploadTests {
         options.fields[.authorization] = "Bearer me"
         let bytes = pattern(300_000)
         let (result, _) = await upload(.bytes(bytes), to: origin.base + "/f", options)
-        let answer = try result.get()
-        #expect(answer.status == .created && answer.content == Array("taken".utf8))
+        let response = try result.get()
+        #expect(response.status == .created && response.content == Array("taken".utf8))
         #expect(origin.taken == [bytes])
         #expect(origin.asked == ["POST /f", "PATCH /u/1"])
         let (creation, append) = (origin.requests[0], origin.requests[1])
@@ -168,7 +168,7 @@ struct UploadTests {
         let origin = try UploadOrigin {
             switch $0.number {
             case 1: .loseAnswer
-            case 3: .answer("410 Gone")
+            case 3: .response("410 Gone")
             default: .serve
             }
         }
@@ -186,7 +186,7 @@ struct UploadTests {
         let origin = try UploadOrigin {
             switch $0.number {
             case 1, 3: .loseAnswer
-            case 4: .answer("404 Not Found")
+            case 4: .response("404 Not Found")
             default: .serve
             }
         }
@@ -196,8 +196,8 @@ struct UploadTests {
             quickOptions()
         )
         #expect(origin.asked.suffix(3) == ["HEAD /u/1", "PATCH /u/1", "HEAD /u/1"])
-        let answer = try result.get()
-        #expect((answer.isLost, answer.status) == (true, .noContent))
+        let response = try result.get()
+        #expect((response.isLost, response.status) == (true, .noContent))
         #expect(origin.taken.count == 1)
     }
 
@@ -220,7 +220,7 @@ struct UploadTests {
             let origin = try UploadOrigin {
                 switch $0.number {
                 case 1: .loseAnswer
-                case 2: .answer("404 Not Found")
+                case 2: .response("404 Not Found")
                 default: .serve
                 }
             }
@@ -269,7 +269,7 @@ struct UploadTests {
     func commonVersion(creation: Upload.Options.Creation, status: Int) async throws {
         let origin = try UploadOrigin { request in
             request.values("Upload-Draft-Interop-Version") == ["6"]
-                ? .serve : .answer("\(status) No")
+                ? .serve : .response("\(status) No")
         }
         let bytes = pattern(300_000)
         let options = quickOptions(creation)
@@ -283,10 +283,10 @@ struct UploadTests {
         }
         #expect(origin.taken == [bytes, bytes])
         #expect(origin.asked.filter { $0 == "POST /f" }.count == 4)
-        let refusing = try UploadOrigin { _ in .answer("\(status) No", content: "my words") }
+        let refusing = try UploadOrigin { _ in .response("\(status) No", content: "my words") }
         let refused = await upload(.bytes(bytes), to: refusing.base + "/f", options).result
         #expect(refused.error?.kind == .refused)
-        #expect(refused.error?.answer?.content == Array("my words".utf8))
+        #expect(refused.error?.response?.content == Array("my words".utf8))
         #expect(refusing.asked.count == 2)
     }
 
@@ -316,7 +316,7 @@ struct UploadTests {
 
     @Test("a server that takes the empty creation for the upload is unsupported")
     func unsupported() async throws {
-        let origin = try UploadOrigin { _ in .answer("201 Created", ["Location: /made/1"]) }
+        let origin = try UploadOrigin { _ in .response("201 Created", ["Location: /made/1"]) }
         let (result, _) = await upload(
             .bytes(pattern(300_000)),
             to: origin.base + "/f",
@@ -330,9 +330,9 @@ struct UploadTests {
     func later() async throws {
         let origin = try UploadOrigin { request in
             switch request.number {
-            case 0: .answer("503 Busy", ["Retry-After: 1"])
-            case 2: .answer("429 Slow", ["Upload-Complete: ?0"])
-            case 3: .answer("423 Locked")
+            case 0: .response("503 Busy", ["Retry-After: 1"])
+            case 2: .response("429 Slow", ["Upload-Complete: ?0"])
+            case 3: .response("423 Locked")
             default: .serve
             }
         }
@@ -352,10 +352,10 @@ struct UploadTests {
         }
         #expect(waits.count == 3 && waits[0] == .seconds(1) && waits[1] < .seconds(1))
 
-        let busy = try UploadOrigin { _ in .answer("503 Busy", ["Retry-After: 3600"]) }
+        let busy = try UploadOrigin { _ in .response("503 Busy", ["Retry-After: 3600"]) }
         let error = await upload(.bytes(pattern(9)), to: busy.base + "/f", quickOptions()).result
             .error
-        #expect(error?.kind == .later && error?.answer?.status.code == 503)
+        #expect(error?.kind == .later && error?.response?.status.code == 503)
         #expect(busy.asked.count == 1)
     }
 
@@ -414,7 +414,7 @@ struct UploadTests {
             let origin = try UploadOrigin { request in
                 guard request.number == 0 else { return .serve }
                 let content = repetition.isGateways ? problem : "no"
-                return .answer("\(repetition.status) No", fields, content: content)
+                return .response("\(repetition.status) No", fields, content: content)
             }
             var options = quickOptions(.plain)
             options.method = method
@@ -432,7 +432,7 @@ struct UploadTests {
         for status in [502, 504] {
             for (method, isRepeated) in [(HTTPRequest.Method.post, false), (.put, true)] {
                 let origin = try UploadOrigin {
-                    $0.number == 0 ? .answer("\(status) No", ["Upload-Complete: ?0"]) : .serve
+                    $0.number == 0 ? .response("\(status) No", ["Upload-Complete: ?0"]) : .serve
                 }
                 var options = quickOptions(.optimistic)
                 options.method = method
@@ -454,7 +454,7 @@ struct UploadTests {
             var text = [CChar](repeating: 0, count: 64)
             strftime(&text, text.count, "%a, %d %b %Y %H:%M:%S GMT", &parts)
             let date = String(decoding: text.prefix { $0 != 0 }.map { UInt8($0) }, as: UTF8.self)
-            return .answer("503 Busy", ["Retry-After: \(date)"])
+            return .response("503 Busy", ["Retry-After: \(date)"])
         }
         let (result, events) = await upload(
             .bytes(pattern(9)),
@@ -473,7 +473,7 @@ struct UploadTests {
         let problem = #"{"type":"x","title":"No","detail":"The film is \"bad\"","a":["detail"]}"#
         let origin = try UploadOrigin { request in
             request.method == "PATCH"
-                ? .answer(
+                ? .response(
                     "422 Unprocessable Content",
                     ["Upload-Complete: ?1", "Content-Type: application/problem+json"],
                     content: problem
@@ -483,11 +483,11 @@ struct UploadTests {
             .result
             .error
         #expect(error?.kind == .refused && error?.token == nil)
-        #expect(error?.answer?.content == Array(problem.utf8))
+        #expect(error?.response?.content == Array(problem.utf8))
         #expect(error?.reason.contains("422") == true)
         #expect(error?.reason.hasSuffix("The film is \"bad\"") == true)
         // Other credentials may work, so the token is kept.
-        let login = try UploadOrigin { $0.method == "PATCH" ? .answer("401 Who") : .serve }
+        let login = try UploadOrigin { $0.method == "PATCH" ? .response("401 Who") : .serve }
         let other = await upload(.bytes(pattern(300_000)), to: login.base + "/f", quickOptions())
             .result
             .error
@@ -512,7 +512,7 @@ struct UploadTests {
     func conflict() async throws {
         let origin = try UploadOrigin { request in
             request.number == 1
-                ? .answer("409 Conflict", ["Upload-Offset: 0", "Upload-Complete: ?0"]) : .serve
+                ? .response("409 Conflict", ["Upload-Offset: 0", "Upload-Complete: ?0"]) : .serve
         }
         let (result, _) = await upload(
             .bytes(pattern(300_000)),
@@ -524,7 +524,7 @@ struct UploadTests {
         let forgetful = try UploadOrigin(limit: "max-append-size=100000") { request in
             switch request.number {
             case 3: .cut(after: 1)
-            case 4: .answer("204 No Content", ["Upload-Offset: 5"])
+            case 4: .response("204 No Content", ["Upload-Offset: 5"])
             default: .serve
             }
         }
@@ -540,12 +540,12 @@ struct UploadTests {
     @Test("an upload resource of another origin is refused, unless allowed")
     func otherOrigin() async throws {
         let other = try UploadOrigin { request in
-            request.method == "PATCH" ? .answer("201 Created", ["Upload-Complete: ?1"]) : .serve
+            request.method == "PATCH" ? .response("201 Created", ["Upload-Complete: ?1"]) : .serve
         }
         _ = await upload(.bytes(pattern(300_000)), to: other.base + "/f", quickOptions())
         let place = other.base + "/u/1"
         let origin = try UploadOrigin { _ in
-            .answer("201 Created", ["Location: \(place)", "Upload-Offset: 0"])
+            .response("201 Created", ["Location: \(place)", "Upload-Offset: 0"])
         }
         var options = quickOptions()
         options.fields[.authorization] = "Bearer secret"
@@ -570,7 +570,7 @@ struct UploadTests {
                 while var request = try connection.receiveHead() {
                     try connection.send("HTTP/1.1 104 Yes\r\n\(fields)\r\n\r\n")
                     try connection.receiveContent(of: &request)
-                    try connection.answer("201 Created")
+                    try connection.response("201 Created")
                 }
             }
             let (result, events) = await upload(

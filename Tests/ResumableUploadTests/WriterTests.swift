@@ -17,12 +17,12 @@ struct WriterTests {
         let origin = try UploadOrigin()
         let bytes = pattern(1_000_000)
         let (body, writer) = Upload.Body.makeStream(length: 1_000_000)
-        async let answer = Upload(body, to: origin.base + "/f", options: quickOptions()).run()
+        async let response = Upload(body, to: origin.base + "/f", options: quickOptions()).run()
         for start in stride(from: 0, to: bytes.count, by: 9_999) {
             try await writer.write(bytes[start..<min(start + 9_999, bytes.count)])
         }
         writer.finish()
-        #expect(try await answer.status == .created)
+        #expect(try await response.status == .created)
         #expect(origin.taken == [bytes])
 
         let (shared, pen) = Upload.Body.makeStream()
@@ -95,7 +95,7 @@ struct WriterTests {
     @Test("a writer receives the end of the upload, however it ends")
     func closed() async throws {
         let origin = try UploadOrigin { request in
-            request.target == "/no" ? .answer("403 Forbidden") : .serve
+            request.target == "/no" ? .response("403 Forbidden") : .serve
         }
         for url in [origin.base + "/no", "ftp://example.org/"] {
             let (body, writer) = Upload.Body.makeStream()
@@ -118,10 +118,10 @@ struct WriterTests {
         let waiting = Task { try await writer.write([1]) }
         waiting.cancel()
         await #expect(throws: CancellationError.self) { try await waiting.value }
-        async let answer = Upload(body, to: origin.base + "/f", options: quickOptions()).run()
+        async let response = Upload(body, to: origin.base + "/f", options: quickOptions()).run()
         try await writer.write([2])
         writer.finish()
-        #expect(try await answer.status == .created)
+        #expect(try await response.status == .created)
         #expect(origin.taken == [filling + [2]])
         await #expect(throws: TransferError.self) { try await writer.write([3]) }
     }

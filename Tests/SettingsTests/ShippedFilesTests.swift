@@ -141,7 +141,7 @@ import Testing
         "the page of the metrics has every metric with its type, in their order, and nothing else"
     )
     func metricsPage() throws {
-        let source = try Self.text("Sources/Gateway/Admin/MetricsPage.swift")
+        let source = try Self.text("Sources/Gateway/Admin/Admin+Metrics.swift")
         let told = source.matches(of: /begin\(\s*"([a-z_]+)",\s*\.([a-z]+),/)
             .map { "spoolgate_\($0.1) \($0.2)" }
         let page = try Self.text("deploy/man/spoolgate-metrics.7")
@@ -153,7 +153,7 @@ import Testing
 
     @Test("the alerts and the dashboard use existing metrics")
     func alerts() throws {
-        let source = try Self.text("Sources/Gateway/Admin/MetricsPage.swift")
+        let source = try Self.text("Sources/Gateway/Admin/Admin+Metrics.swift")
         let names = Set(source.matches(of: /begin\(\s*"([a-z_]+)"/).map { String($0.1) })
         for path in ["spoolgate.rules.yml", "spoolgate.dashboard.json"] {
             let text = try Self.text("deploy/prometheus/\(path)")

@@ -33,7 +33,7 @@ final class Front: Sendable {
                 // nginx may give up a connection before it has sent a request.
                 if event != .noRequest { faults.update { $0.append("the listener: \(event)") } }
             },
-            answer: { exchange, isLast in
+            respond: { exchange, isLast in
                 let number = (try? exchange.head.get())?.fields[.sim("X-Call")].flatMap { Int($0) }
                 let call = number.flatMap { web.call($0) }
                 call?.noteServed(.begun)

@@ -57,7 +57,7 @@ final class Machine: Sendable {
     func disk(of process: Int) -> Disk {
         Disk { call, subject throws(SystemError) in
             try self.check(call, subject, process)
-        } witness: { effect in
+        } observer: { effect in
             self.stamp(effect, by: process)
             self.noteLent()
             self.state.updateQuietly { state in

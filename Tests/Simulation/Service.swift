@@ -16,7 +16,7 @@ enum Manner: String, CaseIterable, Sendable {
     case busy, tooEarly, unavailable, requestTimeout, locked, noRoom, badGateway
     case follow, followElsewhere, misdirected
     // Failures.
-    case noAnswer, cutRequest, cutHead, cutContent
+    case noResponse, cutRequest, cutHead, cutContent
     /// Promises to keep the connection, and closes it when the next request arrives.
     case closesLater
     /// The same, and refuses without reading the content.
@@ -170,14 +170,14 @@ final class Service: Sendable {
         if manner == .cutRequest || manner == .refuseUnread {
             let length = request.values("Content-Length").first.flatMap { Int($0) } ?? 0
             if manner == .cutRequest {
-                if length > 1 { reception.content = connection.receive(atMost: length / 2) }
+                if length > 1 { reception.content = connection.receive(upTo: length / 2) }
                 note(reception, manner, .lost)
                 return false
             }
             note(reception, manner, .refusal(413))
-            try connection.answer("413 Content Too Large", content: "too large")
+            try connection.response("413 Content Too Large", content: "too large")
             _ = connection.discard(length)
-            _ = connection.receive(atMost: 1)
+            _ = connection.receive(upTo: 1)
             return false
         }
         do { try connection.receiveContent(of: &request) } catch {
@@ -186,7 +186,7 @@ final class Service: Sendable {
             throw error
         }
         (reception.content, reception.isWhole) = (request.content, true)
-        return try answer(reception, request, manner, connection)
+        return try response(reception, request, manner, connection)
     }
 
     private func manner(for token: String?) -> Manner {
@@ -229,7 +229,7 @@ final class Service: Sendable {
         machine.note()
     }
 
-    private func answer(
+    private func response(
         _ reception: Reception,
         _ request: LoopbackOrigin.Request,
         _ manner: Manner,
@@ -237,7 +237,7 @@ final class Service: Sendable {
     ) throws -> Bool {
         func tell(_ meaning: Meaning, _ status: String, _ fields: [String] = []) throws -> Bool {
             note(reception, manner, meaning)
-            try connection.answer(status, fields: fields, content: "from \(name)")
+            try connection.response(status, fields: fields, content: "from \(name)")
             return true
         }
         switch manner {
@@ -256,7 +256,7 @@ final class Service: Sendable {
             return true
         case .closesLater:
             _ = try accept(reception, request, manner, connection)
-            _ = connection.receive(atMost: 1)
+            _ = connection.receive(upTo: 1)
             return false
         case .slow:
             pause()
@@ -298,7 +298,7 @@ final class Service: Sendable {
                 isAuthorizer ? .refusal(421) : .notProcessed(421),
                 "421 Misdirected Request"
             )
-        case .noAnswer, .cutRequest, .refuseUnread:
+        case .noResponse, .cutRequest, .refuseUnread:
             note(reception, manner, .lost)
             return false
         case .cutHead:
@@ -320,11 +320,11 @@ final class Service: Sendable {
     ) throws -> Bool {
         note(reception, manner, .success)
         guard isAuthorizer else {
-            try connection.answer("201 Created", content: "from \(name)")
+            try connection.response("201 Created", content: "from \(name)")
             return true
         }
         let owner = reception.token.map { String($0.prefix { $0 != "-" }) } ?? "nobody"
-        try connection.answer(
+        try connection.response(
             "204 No Content",
             fields: ["Spoolgate-Owner: \(owner)", "Spoolgate-Set-X-User: \(owner)"]
         )

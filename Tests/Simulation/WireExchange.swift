@@ -174,17 +174,17 @@ final class WireExchange: Conversation {
     private func sendEnd(_ wire: WireClient) { if isChunked { wire.send("0\r\n\r\n") } }
 
     private func hear(_ wire: WireClient) {
-        while let answer = try? wire.readAny(head: true) {
-            let head = Self.head(of: answer)
-            guard answer.status >= 200 else {
+        while let response = try? wire.readAny(head: true) {
+            let head = Self.head(of: response)
+            guard response.status >= 200 else {
                 change { $0.heard.interims.append(head) }
                 continue
             }
-            guard answer["From-Gateway"]?.first?.isNumber == true else {
-                return change { $0.heard.faults.append("nginx answers \(answer.status) itself") }
+            guard response["From-Gateway"]?.first?.isNumber == true else {
+                return change { $0.heard.faults.append("nginx answers \(response.status) itself") }
             }
-            let hasContent = request.method != .head && ![204, 304].contains(answer.status)
-            let content = hasContent ? try? wire.readContent(of: answer) : Data()
+            let hasContent = request.method != .head && ![204, 304].contains(response.status)
+            let content = hasContent ? try? wire.readContent(of: response) : Data()
             return change {
                 $0.heard.final = head
                 $0.heard.content = content.map { Array($0) } ?? []
@@ -193,12 +193,12 @@ final class WireExchange: Conversation {
         }
     }
 
-    private static func head(of answer: WireClient.Answer) -> ResponseHead {
+    private static func head(of response: WireClient.Answer) -> ResponseHead {
         var fields = HTTPFields()
-        for (name, value) in answer.fields {
+        for (name, value) in response.fields {
             fields.append(HTTPField(name: .sim(name), value: value))
         }
-        return ResponseHead(status: .init(code: answer.status), fields: fields)
+        return ResponseHead(status: .init(code: response.status), fields: fields)
     }
 
     // MARK: nginx and the gateway's listener

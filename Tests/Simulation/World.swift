@@ -103,7 +103,7 @@ final class World {
             settings.routes[name]?.upstream.targets = [.directory(path: consumer.directory)]
         }
         if plan.hasInspection {
-            try "0\n".write(toFile: Self.verdict(machine), atomically: true, encoding: .utf8)
+            try "0\n".write(toFile: Self.result(machine), atomically: true, encoding: .utf8)
             let log = Self.inspected(machine)
             for upstream in upstreams { upstream.readInspections(log) }
         }
@@ -135,7 +135,7 @@ final class World {
     /// How long a partial upload is kept without a request, in seconds.
     private static let lifetime: Int64 = 86_400
 
-    private static func verdict(_ machine: Machine) -> String { "\(machine.root)/verdict" }
+    private static func result(_ machine: Machine) -> String { "\(machine.root)/verdict" }
 
     /// One line for each run of the inspection: the upload's number and the exit status.
     private static func inspected(_ machine: Machine) -> String { "\(machine.root)/inspected" }
@@ -190,7 +190,7 @@ final class World {
         }
         if plan.hasInspection {
             let script =
-                "read v < \(verdict(machine)); echo ${SPOOLGATE_TARGET#*\\?} $v >> \(inspected(machine)); exit $v"
+                "read v < \(result(machine)); echo ${SPOOLGATE_TARGET#*\\?} $v >> \(inspected(machine)); exit $v"
             route.inspection.command = ["/bin/sh", "-c", script, "inspect"]
         }
         return route
@@ -209,7 +209,7 @@ final class World {
             options.clock = machine.clock
             options.node = plan.sharesSpool ? "n\(process)" : nil
             options.writer = plan.sharesSpool ? nil : boot ?? machine.boot
-            options.runBeside = { $0() }
+            options.runInBackground = { $0() }
         }
     }
 
@@ -253,7 +253,7 @@ final class World {
         away = []
         for service in services { service.beWell() }
         if plan.hasInspection {
-            try "0\n".write(toFile: Self.verdict(machine), atomically: true, encoding: .utf8)
+            try "0\n".write(toFile: Self.result(machine), atomically: true, encoding: .utf8)
         }
     }
 
@@ -458,7 +458,7 @@ final class World {
         let code = random.next(3)
         ledger.tell("the inspection exits with \(code)")
         if code == 1 { ledger.inspectionRefuses() }
-        try "\(code)\n".write(toFile: Self.verdict(machine), atomically: true, encoding: .utf8)
+        try "\(code)\n".write(toFile: Self.result(machine), atomically: true, encoding: .utf8)
     }
 
     // MARK: Time and the machine

@@ -35,7 +35,7 @@ struct ClockMarkTests {
     @Test("time that passes evenly is believed")
     func even() {
         var mark = Self.settled
-        #expect(mark.isSettled && !mark.isDoubted)
+        #expect(mark.isSettled && !mark.isUncertain)
         for _ in 0..<10 { look(&mark, after: 3600, error: 0) }
         #expect(mark.confirmed == mark.wall)
         #expect(mark.isSettled)
@@ -54,7 +54,7 @@ struct ClockMarkTests {
     func forward() {
         var mark = Self.settled
         look(&mark, after: 1, error: 2 * Self.day)
-        #expect(mark.lead == 2 * Self.day && mark.isDoubted)
+        #expect(mark.lead == 2 * Self.day && mark.isUncertain)
         look(&mark, after: Self.day - 1, error: 2 * Self.day)
         #expect(mark.lead == 2 * Self.day)
         #expect(mark.confirmed.seconds == Self.start + Self.day)
@@ -63,7 +63,7 @@ struct ClockMarkTests {
         look(&mark, after: Self.day - 1, error: 3 * Self.day)
         #expect(mark.lead == 3 * Self.day)
         look(&mark, after: 1, error: 3 * Self.day)
-        #expect(mark.lead == 0 && !mark.isDoubted)
+        #expect(mark.lead == 0 && !mark.isUncertain)
     }
 
     @Test("a clock that is set right again leaves no trace")
@@ -72,14 +72,14 @@ struct ClockMarkTests {
         look(&mark, after: 1, error: 3_650 * Self.day)
         look(&mark, after: 3600, error: 0)
         #expect(mark.confirmed.seconds == Self.start + 3601)
-        #expect(!mark.isDoubted && !mark.isSettled)
+        #expect(!mark.isUncertain && !mark.isSettled)
     }
 
     @Test("a step back is followed at once, and a step forward again only after a day")
     func back() {
         var mark = Self.settled
         look(&mark, after: 1, error: -10 * Self.day)
-        #expect(mark.confirmed == mark.wall && !mark.isDoubted)
+        #expect(mark.confirmed == mark.wall && !mark.isUncertain)
         look(&mark, after: 3600, error: 0)
         #expect(mark.lead == 10 * Self.day)
         look(&mark, after: Self.day, error: 0)
@@ -92,11 +92,11 @@ struct ClockMarkTests {
         look(&mark, after: 0, error: 5 * Self.day, boot: "b", uptime: 10)
         let before = mark.confirmed
         #expect(before.seconds == Self.start)
-        #expect(mark.isDoubted)
+        #expect(mark.isUncertain)
         look(&mark, after: Self.day - 1, error: 5 * Self.day, boot: "b")
-        #expect(mark.isDoubted && mark.confirmed.seconds == before.seconds + Self.day - 1)
+        #expect(mark.isUncertain && mark.confirmed.seconds == before.seconds + Self.day - 1)
         look(&mark, after: 1, error: 5 * Self.day, boot: "b")
-        #expect(!mark.isDoubted)
+        #expect(!mark.isUncertain)
     }
 
     @Test("if the boot is unknown, no two looks belong to one run")
@@ -132,7 +132,7 @@ struct ClockMarkTests {
             uptime: 5 + 3 * Self.day,
             wall: WallTime(seconds: Self.start + 2 * Self.day)
         )
-        #expect(!unreadable.isDoubted)
+        #expect(!unreadable.isUncertain)
     }
 
     // MARK: The file

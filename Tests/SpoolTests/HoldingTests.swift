@@ -13,16 +13,16 @@ import Testing
 @testable import SpoolgateSpool
 
 private final class Counter: Sendable {
-    private let state = Mutex((now: 0, most: 0, total: 0))
+    private let state = Mutex((now: 0, maximum: 0, total: 0))
 
-    var most: Int { state.withLock { $0.most } }
+    var maximum: Int { state.withLock { $0.maximum } }
     var total: Int { state.withLock { $0.total } }
 
     func enter() {
         state.withLock { state in
             state.now += 1
             state.total += 1
-            state.most = max(state.most, state.now)
+            state.maximum = max(state.maximum, state.now)
         }
     }
 
@@ -67,7 +67,7 @@ struct HoldingTests {
         }
         let all = finished.wait(until: .after(.seconds(300))) { $0 == threads ? true : nil }
         #expect(all == true, "a thread did not return")
-        #expect(holders.most == 1)
+        #expect(holders.maximum == 1)
         #expect(holders.total >= threads)
         #expect(directory.content(of: creation.id)?.count == holders.total)
     }

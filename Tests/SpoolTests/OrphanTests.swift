@@ -166,8 +166,8 @@ struct OrphanTests {
         [true, false]
     )
     func interrupted(row: RemovalCase, byPurge: Bool) throws {
-        var isOver = false
-        for count in 0..<10 where !isOver {
+        var isEnded = false
+        for count in 0..<10 where !isEnded {
             let directory = TemporarySpool()
             let id = try make(row, in: directory.open())
             let before = directory.content(of: id)
@@ -182,7 +182,7 @@ struct OrphanTests {
                 } else {
                     try spool.remove([summary]) { _, _ in }
                 }
-                isOver = true
+                isEnded = true
             } catch {}
             let next = try directory.open()
             let recovery = next.recover()
@@ -192,19 +192,19 @@ struct OrphanTests {
             if directory.queue(of: id) == nil {
                 #expect(try names(of: id, in: directory).isEmpty, "after \(count) calls")
             } else {
-                #expect(!isOver && directory.content(of: id) == before, "after \(count) calls")
+                #expect(!isEnded && directory.content(of: id) == before, "after \(count) calls")
                 #expect(try next.lock(id)?.state.phase == summary.queue.phase(summary.holdCause))
             }
         }
-        #expect(isOver)
+        #expect(isEnded)
     }
 
     @Test(
         "a removal from corrupt is completed by the next one after a crash before any of its calls"
     )
     func interruptedInCorrupt() throws {
-        var isOver = false
-        for count in 0..<10 where !isOver {
+        var isEnded = false
+        for count in 0..<10 where !isEnded {
             let directory = TemporarySpool()
             let id = try make(RemovalCase.all[1], in: directory.open())
             try directory.setAside(id)
@@ -212,7 +212,7 @@ struct OrphanTests {
             let spool = try directory.open(scripted.disk)
             let summary = try #require(try spool.summaries().first)
             scripted.die(after: count)
-            isOver = (try? spool.remove(id, ifUnchangedSince: summary)) == true
+            isEnded = (try? spool.remove(id, ifUnchangedSince: summary)) == true
             let next = try directory.open()
             #expect(next.recover() == Recovery())
             if let left = try next.summaries().first {
@@ -221,7 +221,7 @@ struct OrphanTests {
             }
             #expect(try names(of: id, in: directory).isEmpty, "after \(count) calls")
         }
-        #expect(isOver)
+        #expect(isEnded)
     }
 
     @Test("a removal succeeds without room for another name")

@@ -238,12 +238,12 @@ struct OutcomeTests {
         let upload = try spool.create(creation, requestRelease: { asked.update { $0 = true } })
         let other = try directory.open()
         // The watch checks while the other process tries.
-        let isOver = Monitor(false)
+        let isEnded = Monitor(false)
         try Thread.start(name: "taker") { [id] in
             for _ in 0..<5_000 { _ = try? other.tryLock(id) }
-            isOver.update { $0 = true }
+            isEnded.update { $0 = true }
         }
-        while isOver.wait(until: .after(.zero), { $0 ? true : nil }) == nil {
+        while isEnded.wait(until: .after(.zero), { $0 ? true : nil }) == nil {
             try spool.requestReleaseForOthers()
         }
         #expect(asked.update { $0 } == false)

@@ -19,7 +19,7 @@ struct RecordTests {
             fields: fields([("A", [0x20, 0x21])])
         )
         strange.head.target = "/a\\b?c=%0A"
-        strange.head.contentLength = .known(UploadLimits.mostSize)
+        strange.head.contentLength = .known(UploadLimits.maximumSize)
         strange.head.method = .init("M-SEARCH") ?? .get
         strange.created = WallTime(seconds: -1)
         strange.isRepeatable = false
@@ -123,11 +123,12 @@ struct RecordTests {
     @Test(
         "a state number beyond fifteen digits is not believed, so that counting can continue",
         arguments: [
-            UInt64(UploadLimits.mostSize), UInt64(UploadLimits.mostSize) + 1, UInt64(Int64.max) - 1,
+            UInt64(UploadLimits.maximumSize), UInt64(UploadLimits.maximumSize) + 1,
+            UInt64(Int64.max) - 1,
         ]
     )
     func largest(sequence: UInt64) {
-        let isTaken = sequence <= UInt64(UploadLimits.mostSize)
+        let isTaken = sequence <= UInt64(UploadLimits.maximumSize)
         let number = Int64(clamping: sequence)
         var states = [RecordState](repeating: RecordState(length: 3), count: 8)
         states[0].sequence = sequence
@@ -260,10 +261,10 @@ struct RecordTests {
     }
 
     static let states: [RecordState] = {
-        var full = RecordState(length: UploadLimits.mostSize)
-        full.sequence = UInt64(UploadLimits.mostSize) - 1
-        full.durable = UploadLimits.mostSize
-        full.attempts = Int(UploadLimits.mostSize)
+        var full = RecordState(length: UploadLimits.maximumSize)
+        full.sequence = UInt64(UploadLimits.maximumSize) - 1
+        full.durable = UploadLimits.maximumSize
+        full.attempts = Int(UploadLimits.maximumSize)
         full.reason = String(repeating: "x", count: 200)
         full.response = 1024..<(1 << 40)
         var text = RecordState()

@@ -182,7 +182,7 @@ struct SharedSpoolTests {
 
     /// Runs `body` on a thread subject to file permissions, even as root.
     private func withoutPrivileges(_ body: @escaping @Sendable () -> Void) throws {
-        let isOver = Monitor(false)
+        let isEnded = Monitor(false)
         // Glibc's module does not declare it.
         typealias SetUser = @convention(c) (uid_t) -> Int32
         let symbol = try #require(dlsym(nil, "setfsuid"))
@@ -190,9 +190,9 @@ struct SharedSpoolTests {
         try SpoolgatePosix.Thread.start(name: "user", stackSize: 1 << 20) {
             _ = setUser(65_534)
             body()
-            isOver.update { $0 = true }
+            isEnded.update { $0 = true }
         }
-        #expect(isOver.wait(until: .after(.seconds(300))) { $0 ? true : nil } == true)
+        #expect(isEnded.wait(until: .after(.seconds(300))) { $0 ? true : nil } == true)
     }
 
     @Test("a host that may not open the spool is shut out; one denied upload is no sign")

@@ -27,14 +27,14 @@ package final class BadNeighbour: Sendable {
         /// A proxy in front responds with 504 after this time without bytes, and closes both connections.
         case timesOut(after: Duration)
         /// Responds to each request: the status line without the version, then fields.
-        case answers(String, [String])
+        case responses(String, [String])
 
         /// Responses after the content was read.
         package static let answersOfItsOwn: [Trouble] = [
-            .answers("401 Unauthorized", ["WWW-Authenticate: Bearer"]),
-            .answers("307 Temporary Redirect", ["Location: /elsewhere"]),
-            .answers("503", []),
-            .answers(
+            .responses("401 Unauthorized", ["WWW-Authenticate: Bearer"]),
+            .responses("307 Temporary Redirect", ["Location: /elsewhere"]),
+            .responses("503", []),
+            .responses(
                 "401 Unauthorized",
                 ["WWW-Authenticate: Negotiate", "WWW-Authenticate: NTLM"]
             ),
@@ -61,7 +61,7 @@ package final class BadNeighbour: Sendable {
         /// Holds the port while it refuses connections.
         var placeholder: StreamSocket?
         var open: [StreamSocket] = []
-        var isOver = false
+        var isEnded = false
     }
 
     private let server: UInt16
@@ -79,7 +79,7 @@ package final class BadNeighbour: Sendable {
     deinit {
         TestNames.set(name, isKnown: false)
         let (listener, placeholder) = state.update { state in
-            state.isOver = true
+            state.isEnded = true
             for socket in state.open { socket.end() }
             return (state.listener, state.placeholder)
         }
@@ -123,7 +123,7 @@ package final class BadNeighbour: Sendable {
                 let number = Glibc.accept(listener.number, nil, nil)
                 guard number >= 0 else { break }
                 let socket = StreamSocket(number: number)
-                guard let self, self.state.update({ !$0.isOver }) else {
+                guard let self, self.state.update({ !$0.isEnded }) else {
                     socket.close()
                     break
                 }
@@ -158,9 +158,9 @@ package final class BadNeighbour: Sendable {
         switch trouble {
         case nil, .noName: relay(client, to: server)
         case .timesOut(let patience): relay(client, to: server, patience: patience)
-        case .closes(let count): relay(client, to: server, most: count)
+        case .closes(let count): relay(client, to: server, maximum: count)
         case .resets(let count):
-            relay(client, to: server, most: count)
+            relay(client, to: server, maximum: count)
             client.resetAtEnd()
         case .refuses: break
         case .hangs: drain(client)
@@ -177,10 +177,10 @@ package final class BadNeighbour: Sendable {
             let connection = OriginConnection(client, .init(remembers: false))
             guard (try? connection.receiveRequest(keptContent: 0)) != nil else { return }
             client.send(Array("HTTP/1.1 201 Created\r\nContent-Length: 100\r\n\r\nhalf".utf8))
-        case .answers(let status, let fields):
+        case .responses(let status, let fields):
             let connection = OriginConnection(client, .init(remembers: false))
             while let request = try? connection.receiveRequest(keptContent: 0) {
-                let sent: Void? = try? connection.answer(
+                let sent: Void? = try? connection.response(
                     status,
                     fields: fields,
                     hasContent: request.method != "HEAD"
@@ -198,7 +198,7 @@ package final class BadNeighbour: Sendable {
     private static func relay(
         _ client: StreamSocket,
         to server: UInt16,
-        most: Int? = nil,
+        maximum: Int? = nil,
         patience: Duration? = nil
     ) {
         guard let upstream = try? StreamSocket(connectedTo: .port(server), patience: 600) else {
@@ -230,11 +230,11 @@ package final class BadNeighbour: Sendable {
             isBack.update { $0 = true }
         }
         guard back != nil else { return }
-        var left = most ?? .max
-        while left > 0, let bytes = client.receive(atMost: min(left, 1 << 16)), !bytes.isEmpty,
+        var left = maximum ?? .max
+        while left > 0, let bytes = client.receive(upTo: min(left, 1 << 16)), !bytes.isEmpty,
             upstream.send(bytes)
         {
-            if most != nil { left -= bytes.count }
+            if maximum != nil { left -= bytes.count }
             lastSent.update { $0 = .now }
         }
         upstream.end()

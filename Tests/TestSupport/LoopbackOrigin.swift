@@ -128,7 +128,7 @@ package final class LoopbackOrigin: Sendable {
     ) throws {
         try self.init(socketPath: socketPath) { connection in
             while let request = try connection.receiveRequest() {
-                try connection.answer(
+                try connection.response(
                     status,
                     fields: fields,
                     content: content,

@@ -117,7 +117,7 @@ package final class OpenSSLCommand {
     }
 
     /// Reads one request with `contentLength` bytes of content and responds.
-    package func answerOnce(contentLength: Int, _ answer: String) -> Served {
+    package func respondOnce(contentLength: Int, _ response: String) -> Served {
         let served = Served()
         let (from, to) = (output.fileHandleForReading, input.fileHandleForWriting)
         Thread.detachNewThread {
@@ -130,7 +130,7 @@ package final class OpenSSLCommand {
                     bytes.count - end.upperBound >= contentLength
                 else { continue }
                 served.take(bytes[..<end.upperBound], bytes[end.upperBound...])
-                to.write(Data(answer.utf8))
+                to.write(Data(response.utf8))
                 return
             }
         }

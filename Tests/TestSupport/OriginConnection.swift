@@ -26,12 +26,12 @@ package final class OriginConnection: @unchecked Sendable {
     package var requests: [LoopbackOrigin.Request] { book.all.filter(\.isWhole) }
 
     /// The result of one recv(2); empty at the end.
-    package func receive(atMost limit: Int = 1 << 16) -> [UInt8] {
+    package func receive(upTo limit: Int = 1 << 16) -> [UInt8] {
         guard buffered.isEmpty else {
             defer { buffered.removeFirst(min(limit, buffered.count)) }
             return Array(buffered.prefix(limit))
         }
-        return socket.receive(atMost: limit) ?? []
+        return socket.receive(upTo: limit) ?? []
     }
 
     /// Discards `count` bytes; returns how many arrived before the end of the connection.
@@ -85,7 +85,7 @@ package final class OriginConnection: @unchecked Sendable {
         func take(_ count: Int) throws {
             var left = count
             while left > 0 {
-                let part = receive(atMost: min(left, 1 << 16))
+                let part = receive(upTo: min(left, 1 << 16))
                 guard !part.isEmpty else { throw LoopbackOrigin.Ended() }
                 left -= part.count
                 let kept = part.prefix(max(0, keptContent - request.content.count))
@@ -117,7 +117,7 @@ package final class OriginConnection: @unchecked Sendable {
     private func receiveLine() throws -> String {
         var line: [UInt8] = []
         while true {
-            guard let byte = receive(atMost: 1).first else { throw LoopbackOrigin.Ended() }
+            guard let byte = receive(upTo: 1).first else { throw LoopbackOrigin.Ended() }
             if byte == 0x0a { break }
             if byte != 0x0d { line.append(byte) }
         }
@@ -133,7 +133,7 @@ package final class OriginConnection: @unchecked Sendable {
     }
 
     /// Sends a whole response with a length.
-    package func answer(
+    package func response(
         _ status: String,
         fields: [String] = [],
         content: String = "",
@@ -141,11 +141,11 @@ package final class OriginConnection: @unchecked Sendable {
     ) throws {
         let lines = ["HTTP/1.1 \(status)"] + fields + ["Content-Length: \(content.utf8.count)"]
         try send(lines.joined(separator: "\r\n") + "\r\n\r\n" + (hasContent ? content : ""))
-        noteAnswer()
+        noteReply()
     }
 
     /// Records that the last response was sent whole.
-    package func noteAnswer() {
+    package func noteReply() {
         if let current { book.change(current) { $0.isAnswered = true } }
     }
 

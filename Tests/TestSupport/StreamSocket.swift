@@ -129,7 +129,7 @@ package struct StreamSocket: Sendable {
     package func send(_ bytes: [UInt8]) -> Bool { bytes.withUnsafeBytes { send($0) } }
 
     /// The result of one recv(2): empty at the end, nil after an error, with `errno`.
-    package func receive(atMost limit: Int = 1 << 16) -> [UInt8]? {
+    package func receive(upTo limit: Int = 1 << 16) -> [UInt8]? {
         var count = 0
         let bytes = [UInt8](unsafeUninitializedCapacity: limit) { buffer, filled in
             count = recv(number, buffer.baseAddress, limit, 0)

@@ -41,7 +41,7 @@ extension LoopbackOrigin {
             guard let request = try connection.receiveRequest() else { return }
             let query = request.target.split(separator: "?").dropFirst().first
             guard let index = query.flatMap({ Int($0) }) else {
-                return try connection.answer(
+                return try connection.response(
                     "200 OK",
                     fields: ["Content-Type: text/html", "Connection: close"],
                     content: "<title>whole</title>",

@@ -119,18 +119,18 @@ package final class WireClient {
 
     /// Reads the next response, interim or final; `head`: without content.
     package func readAny(head: Bool = false) throws -> Answer {
-        var answer = try Answer(head: String(decoding: take(through: "\r\n\r\n"), as: UTF8.self))
-        let status = answer.status
-        if head || status < 200 || status == 204 || status == 304 { return answer }
-        answer.content = try readContent(of: answer)
-        return answer
+        var response = try Answer(head: String(decoding: take(through: "\r\n\r\n"), as: UTF8.self))
+        let status = response.status
+        if head || status < 200 || status == 204 || status == 304 { return response }
+        response.content = try readContent(of: response)
+        return response
     }
 
     /// Reads the final response and skips interim ones.
     package func read(head: Bool = false) throws -> Answer {
         while true {
-            let answer = try readAny(head: head)
-            if answer.status >= 200 { return answer }
+            let response = try readAny(head: head)
+            if response.status >= 200 { return response }
         }
     }
 
@@ -148,11 +148,11 @@ package final class WireClient {
     }
 
     /// Reads the content of a response whose head was read.
-    package func readContent(of answer: Answer) throws -> Data {
+    package func readContent(of response: Answer) throws -> Data {
         socket.setPatience(seconds: contentPatience)
         defer { socket.setPatience(seconds: patience) }
-        if answer["transfer-encoding"]?.lowercased() == "chunked" { return try readChunks() }
-        if let length = answer["content-length"].flatMap({ Int($0) }) {
+        if response["transfer-encoding"]?.lowercased() == "chunked" { return try readChunks() }
+        if let length = response["content-length"].flatMap({ Int($0) }) {
             return Data(try take(length))
         }
         while try more() {}

@@ -49,9 +49,9 @@ struct CoreTableTests {
         let decision = UploadState.inUse.decideRetrieval(dialect)
         #expect(
             decision
-                == (dialect.takesOffsetForSuccess ? .refuse(.finalResponsePending) : .breakOff)
+                == (dialect.takesOffsetForSuccess ? .refuse(.finalResponsePending) : .abort)
         )
-        #expect(UploadState.inUse.row(dialect).cancellation == .breakOff)
+        #expect(UploadState.inUse.row(dialect).cancellation == .abort)
     }
 
     @Test(
@@ -63,10 +63,10 @@ struct CoreTableTests {
         for status in [nil, 201, 422] {
             let state = UploadState(offset: 5, length: 5, phase: phase, finalStatus: status)
             switch state.decideRetrieval(dialect, hasTried: true) {
-            case .tell(let completeness):
+            case .report(let completeness):
                 #expect(phase == .delivered && completeness == .incomplete)
             case .refuse(let refusal): #expect([410, 423].contains(refusal.status.code))
-            case .breakOff: #expect(phase == .delivering)
+            case .abort: #expect(phase == .delivering)
             case .deliverFirst: Issue.record("a second attempt")
             }
         }
@@ -121,23 +121,23 @@ struct CoreTableTests {
         return text + "```\n"
     }
 
-    private static func words(_ answer: UploadState.Answer) -> String {
-        switch answer {
+    private static func words(_ response: UploadState.AppendReply) -> String {
+        switch response {
         case .goOn: "offset"
         case .deliver: "deliver"
         case .accepted: "202 again"
         case .replay(let refusal): "stored response, else \(words(refusal))"
         case .refuse(let refusal): words(refusal)
-        case .breakOff: "close"
+        case .abort: "close"
         }
     }
 
     private static func words(_ decision: UploadState.RetrievalDecision) -> String {
         switch decision {
-        case .tell(let completeness): "offset, \(words(completeness))"
+        case .report(let completeness): "offset, \(words(completeness))"
         case .deliverFirst: "deliver first"
         case .refuse(let refusal): words(refusal)
-        case .breakOff: "close"
+        case .abort: "close"
         }
     }
 
@@ -145,7 +145,7 @@ struct CoreTableTests {
         switch decision {
         case .remove: "remove"
         case .refuse(let refusal): words(refusal)
-        case .breakOff: "close"
+        case .abort: "close"
         }
     }
 

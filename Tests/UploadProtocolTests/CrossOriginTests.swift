@@ -64,10 +64,13 @@ struct CrossOriginTests {
     @Test("the preflight of an allowed origin lists methods and fields, also those asked for")
     func allowed() throws {
         let rules = rules("https://other.example", app, credentials: true)
-        let answer = rules.preflightAnswer(to: app, asking: "x-api-key, *,a\tb,if-match,\r\n,")
-        #expect(answer.head.status == .ok)
-        #expect(answer.content.isEmpty)
-        let fields = answer.head.fields
+        let response = rules.preflightResponse(
+            to: app,
+            requesting: "x-api-key, *,a\tb,if-match,\r\n,"
+        )
+        #expect(response.head.status == .ok)
+        #expect(response.content.isEmpty)
+        let fields = response.head.fields
         #expect(fields[.accessControlAllowOrigin] == app)
         #expect(fields[.accessControlAllowCredentials] == "true")
         #expect(fields[.accessControlMaxAge] == "7200")
@@ -90,7 +93,7 @@ struct CrossOriginTests {
                 """
         )
         #expect(fields.count == 6)
-        let long = rules.preflightAnswer(to: app, asking: String(repeating: "x", count: 1025))
+        let long = rules.preflightResponse(to: app, requesting: String(repeating: "x", count: 1025))
         #expect(long.head.fields[.accessControlAllowHeaders]?.hasSuffix("Upload-Checksum") == true)
     }
 
@@ -103,9 +106,9 @@ struct CrossOriginTests {
         ]
     )
     func notAllowed(_ origin: String) {
-        let answer = rules(app, credentials: true).preflightAnswer(to: origin)
-        #expect(answer.head.status == .ok)
-        #expect(answer.head.fields.map(\.name) == [.vary])
+        let response = rules(app, credentials: true).preflightResponse(to: origin)
+        #expect(response.head.status == .ok)
+        #expect(response.head.fields.map(\.name) == [.vary])
     }
 
     @Test("other responses name the readable fields, and replace any earlier ones")
@@ -141,7 +144,9 @@ struct CrossOriginTests {
     func any() {
         let rules = rules("*")
         for origin in [app, "null", "what ever"] {
-            #expect(rules.preflightAnswer(to: origin).head.fields[.accessControlAllowOrigin] == "*")
+            #expect(
+                rules.preflightResponse(to: origin).head.fields[.accessControlAllowOrigin] == "*"
+            )
             #expect(marked(rules, origin)[.accessControlAllowOrigin] == "*")
         }
         #expect(marked(rules, nil)[.accessControlAllowOrigin] == nil)

@@ -135,7 +135,7 @@ struct FieldPolicyTests {
             var policy = FieldPolicy()
             policy.metadataPrefix = prefix
             var fields = fields
-            UpstreamFields.tell(metadata, name: name, in: &fields, policy: policy)
+            UpstreamFields.add(metadata, name: name, in: &fields, policy: policy)
             return fields
         }
         let bare = told([.contentType: "application/octet-stream"], prefix: nil)

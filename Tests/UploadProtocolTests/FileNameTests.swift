@@ -95,7 +95,7 @@ struct FileNameTests {
 
     @Test("a stored name that is too long is cut before its ending, between characters")
     func longStoredName() {
-        #expect(ClientFileName.mostStored == 217)
+        #expect(ClientFileName.maximumStored == 217)
         let wide = name("/" + String(repeating: "\u{e9}", count: 150) + ".jpeg", nil).stored()
         #expect(wide == String(repeating: "\u{e9}", count: 106) + ".jpeg")
         for count in 200...230 {

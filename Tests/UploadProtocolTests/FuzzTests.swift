@@ -66,7 +66,7 @@ struct FuzzTests {
             )
             let builder: any ResponseWording =
                 family == .tus
-                ? TusResponseBuilder(head, limits: FuzzTests.limits, tellsAnswer: false, now: 0)
+                ? TusResponseBuilder(head, limits: FuzzTests.limits, reportsResponse: false, now: 0)
                 : ResponseBuilder(dialect: dialect, limits: FuzzTests.limits)
             switch request {
             case .append(_, let append):
@@ -90,8 +90,8 @@ struct FuzzTests {
                 #expect(creation.length ?? 0 >= 0)
                 _ = UploadState.decide(creation, limits: FuzzTests.limits)
             case .refused(let refusal):
-                let answer = builder.refused(refusal, offset: nil)
-                #expect((400..<600).contains(answer.head.status.code))
+                let response = builder.refused(refusal, offset: nil)
+                #expect((400..<600).contains(response.head.status.code))
             case .concatenation(let urls):
                 #expect(!urls.isEmpty)
             case .offsetRetrieval, .cancellation, .options, .resourceOptions, .status, .elsewhere,

@@ -166,21 +166,21 @@ struct MatrixTests {
 
     @Test("a partial creation is 201 with all fields", arguments: Version.all)
     func created(version: Version) {
-        let answer = response(version).created(location: "/x", offset: 4)
-        #expect(answer.head.status == .created && answer.content.isEmpty)
+        let made = response(version).created(location: "/x", offset: 4)
+        #expect(made.head.status == .created && made.content.isEmpty)
         let link = "Link: </x/status>; rel=\"status\""
         #expect(
-            lines(answer.head)
+            lines(made.head)
                 == expected(version, complete: false, offset: 4, limits: true, "Location: /x", link)
         )
     }
 
     @Test("a partial append is 201 up to version 6, then 204", arguments: Version.all)
     func appended(version: Version) {
-        let answer = response(version).appended(offset: 4)
-        #expect(answer.head.status.code == (version.semantics <= 6 ? 201 : 204))
+        let made = response(version).appended(offset: 4)
+        #expect(made.head.status.code == (version.semantics <= 6 ? 201 : 204))
         #expect(
-            lines(answer.head)
+            lines(made.head)
                 == expected(version, complete: false, offset: 4, "Cache-Control: no-store")
         )
     }
@@ -223,16 +223,16 @@ struct MatrixTests {
         )
         let state = UploadState(offset: 9, length: 9, phase: phase)
         let decision = state.decideRetrieval(.newest)
-        guard case .tell(let completeness) = decision else {
-            return #expect(decision == .tell(.complete))
+        guard case .report(let completeness) = decision else {
+            return #expect(decision == .report(.complete))
         }
-        let answer = response(version).offsetTold(
+        let made = response(version).offsetReported(
             state,
             completeness,
             remainingAge: 3600,
             response: nil
         )
-        #expect(answer.head.status == .noContent && answer.content.isEmpty)
+        #expect(made.head.status == .noContent && made.content.isEmpty)
         var wanted = expected(
             version,
             complete: phase == .delivered,
@@ -241,8 +241,8 @@ struct MatrixTests {
             "Cache-Control: no-store"
         )
         if version.hasLimits { wanted.append("Upload-Length: 9") }
-        #expect(lines(answer.head) == wanted.sorted())
-        let unknown = response(version).offsetTold(
+        #expect(lines(made.head) == wanted.sorted())
+        let unknown = response(version).offsetReported(
             UploadState(offset: 1),
             .incomplete,
             remainingAge: 5,
@@ -332,10 +332,10 @@ struct MatrixTests {
                     .decide(append, dialect: version.dialect, limits: MatrixTests.limits)
                     == .refuse(refusal)
             )
-            let answer = response(version).refused(refusal, offset: 5)
-            #expect(answer.head.status == .conflict)
+            let made = response(version).refused(refusal, offset: 5)
+            #expect(made.head.status == .conflict)
             #expect(
-                lines(answer.head)
+                lines(made.head)
                     == expected(
                         version,
                         complete: false,
@@ -349,10 +349,10 @@ struct MatrixTests {
 
     @Test("a refusal for a limit reports the limits from version 6 on", arguments: Version.all)
     func limitTold(version: Version) {
-        let answer = response(version).refused(.tooLarge(maxSize: 1000), offset: nil)
-        #expect(answer.head.status.code == 413)
+        let made = response(version).refused(.tooLarge(maxSize: 1000), offset: nil)
+        #expect(made.head.status.code == 413)
         #expect(
-            lines(answer.head)
+            lines(made.head)
                 == expected(
                     version,
                     complete: false,

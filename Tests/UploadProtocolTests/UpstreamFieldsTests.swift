@@ -32,7 +32,7 @@ import SpoolgateUploadProtocol
             ResponseBuilder(dialect: .rfc, limits: Self.limits),
         ]
         for method in [HTTPRequest.Method.post, .patch] {
-            for tellsAnswer in [true, false] {
+            for reportsResponse in [true, false] {
                 let head = RequestHead(
                     method: method,
                     target: "/files",
@@ -43,7 +43,7 @@ import SpoolgateUploadProtocol
                     TusResponseBuilder(
                         head,
                         limits: Self.limits,
-                        tellsAnswer: tellsAnswer,
+                        reportsResponse: reportsResponse,
                         now: 0
                     )
                 )

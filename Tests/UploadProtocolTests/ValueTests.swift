@@ -158,7 +158,7 @@ struct DocumentTests {
     static let refusals: [Refusal] = [
         .unknownUpload, .uploadLost, .methodNotAllowed, .wrongMediaType, .missingOffset,
         .missingCompleteness, .strayField(.uploadOffset), .offsetMismatch(expected: 1, provided: 2),
-        .lengthChanged(known: 1, told: 2), .lengthExceeded(length: 1),
+        .lengthChanged(known: 1, stated: 2), .lengthExceeded(length: 1),
         .lengthNotReached(length: 2, offset: 1), .alreadyComplete(typed: true),
         .alreadyComplete(typed: false), .tooLarge(maxSize: 1),
         .appendTooLarge(maxAppendSize: 1), .finalResponsePending,

@@ -28,19 +28,19 @@ struct BucketUnderTest {
     var key: String { "\(id)-a%20b.txt" }
     var keyFile: String { directory.file("key") }
 
-    /// `answer` gives the status line, fields and content for each request.
+    /// `response` gives the status line, fields and content for each request.
     init(
         prefix: String = "",
-        _ answer: @escaping @Sendable (LoopbackOrigin.Request) -> Answer
+        _ response: @escaping @Sendable (LoopbackOrigin.Request) -> Answer
     ) throws {
         origin = try LoopbackOrigin { connection in
             while let request = try connection.receiveRequest() {
-                let answer = answer(request)
-                guard let status = answer.status else { return }
-                try connection.answer(
+                let response = response(request)
+                guard let status = response.status else { return }
+                try connection.response(
                     status,
-                    fields: answer.fields,
-                    content: answer.content,
+                    fields: response.fields,
+                    content: response.content,
                     hasContent: request.method != "HEAD"
                 )
             }
@@ -111,7 +111,7 @@ struct BucketTests {
             .made("x-amz-acl"): "public-read", .made("x-amz-copy-source"): "/other/object",
             .made("x-amz-meta-spoolgate-upload"): "forged",
         ]
-        #expect(test.put(.bytes(Array("hello\n".utf8)), fields) == .answered)
+        #expect(test.put(.bytes(Array("hello\n".utf8)), fields) == .responded)
         #expect(test.asked == ["PUT \(test.key)"])
         let request = try #require(test.origin.requests.first)
         #expect(request.target == "/drop/\(test.key)")
@@ -159,7 +159,7 @@ struct BucketTests {
     )
     func disposition(told: String, sent: String, isSigned: Bool) throws {
         let test = try BucketUnderTest { _ in .done }
-        #expect(test.put(.bytes([1]), [.contentDisposition: told]) == .answered)
+        #expect(test.put(.bytes([1]), [.contentDisposition: told]) == .responded)
         let request = try #require(test.origin.requests.first)
         #expect(request.values("Content-Disposition") == [sent])
         let authorization = try #require(request.values("Authorization").first)
@@ -178,7 +178,7 @@ struct BucketTests {
         ] {
             let test = try BucketUnderTest(prefix: prefix) { _ in .done }
             let disposition = "attachment; filename*=UTF-8\'\'" + PercentText.encode(name)
-            #expect(test.put(.bytes([1]), [.contentDisposition: disposition]) == .answered)
+            #expect(test.put(.bytes([1]), [.contentDisposition: disposition]) == .responded)
             let key = (prefix.isEmpty ? "" : long + "/") + "\(test.id)-\(kept)"
             #expect(key.utf8.count <= 1024)
             #expect(
@@ -196,7 +196,7 @@ struct BucketTests {
     )
     func prefix(text: String, encoded: String) throws {
         let test = try BucketUnderTest(prefix: text) { _ in .done }
-        #expect(test.put(.none) == .answered)
+        #expect(test.put(.none) == .responded)
         #expect(test.asked == ["PUT \(encoded)\(test.key)"])
         #expect(test.origin.requests.first?.values("Content-Length") == ["0"])
         #expect(
@@ -214,15 +214,15 @@ struct BucketTests {
     )
     func digests() throws {
         let test = try BucketUnderTest { _ in .done }
-        #expect(test.put(pattern(3_000_000)) == .answered)
+        #expect(test.put(pattern(3_000_000)) == .responded)
         let told = Array(repeating: UInt8(7), count: 32)
         var values = DigestValues()
         values[.sha256] = told
         let fields: HTTPFields = [.reprDigest: values.fieldValue]
-        #expect(test.put(pattern(10), fields) == .answered)
+        #expect(test.put(pattern(10), fields) == .responded)
         var ofPart = fields
         ofPart[.contentRange] = "bytes 0-9/20"
-        #expect(test.put(pattern(10), ofPart) == .answered)
+        #expect(test.put(pattern(10), ofPart) == .responded)
         let signed = test.origin.requests.flatMap { $0.values("x-amz-content-sha256") }
         #expect(signed[0] == SignedContent.digest(try pattern(3_000_000).digest {}).text)
         #expect(signed[1] == SignedContent.digest(told).text)
@@ -244,7 +244,7 @@ struct BucketTests {
             certificateAuthority: authority.certificate
         )
         settings.bucket.credentials = .file(directory.file("key"))
-        let served = server.answerOnce(
+        let served = server.respondOnce(
             contentLength: 100_000,
             "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
         )
@@ -255,7 +255,7 @@ struct BucketTests {
             content: pattern(100_000),
             upload: Self.id
         )
-        #expect(Upstream(settings).attempt(request, sink: RecordingSink()) == .answered)
+        #expect(Upstream(settings).attempt(request, sink: RecordingSink()) == .responded)
         #expect(isPattern(try #require(served.content)))
         #expect(served.head?.contains("x-amz-content-sha256: UNSIGNED-PAYLOAD\r\n") == true)
     }
@@ -266,7 +266,7 @@ struct BucketTests {
         let port = try #require(test.origin.base.split(separator: ":").last)
         test.settings.targets = [try UpstreamTarget("s3:http://localhost:\(port)/drop/incoming")]
         test.settings.bucket.style = .virtualHost
-        #expect(test.put(.bytes(Array("hello\n".utf8))) == .answered)
+        #expect(test.put(.bytes(Array("hello\n".utf8))) == .responded)
         let request = try #require(test.origin.requests.first)
         #expect(request.target == "/incoming/\(test.key)")
         #expect(request.values("Host") == ["drop.localhost:\(port)"])
@@ -279,7 +279,7 @@ struct BucketTests {
     @Test("a request that is no upload gets 405, and no store receives it")
     func others() throws {
         let test = try BucketUnderTest { _ in .done }
-        #expect(test.put(.none, isUpload: false) == .answered)
+        #expect(test.put(.none, isUpload: false) == .responded)
         #expect(test.sink.head?.status == .methodNotAllowed)
         #expect(test.asked == [])
     }
@@ -287,15 +287,15 @@ struct BucketTests {
     @Test("the key is read for each attempt, and without one nothing is sent")
     func rotation() throws {
         let test = try BucketUnderTest { _ in .done }
-        #expect(test.put(.bytes([1])) == .answered)
+        #expect(test.put(.bytes([1])) == .responded)
         try Bucket.writeKey(to: test.keyFile, "OTHER")
-        #expect(test.put(.bytes([1])) == .answered)
+        #expect(test.put(.bytes([1])) == .responded)
         let keys = test.origin.requests.flatMap { $0.values("Authorization") }
             .map { $0.contains("Credential=OTHER/") }
         #expect(keys == [false, true])
         #expect(unlink(test.keyFile) == 0)
         let outcome = test.put(.bytes([1]))
-        #expect(outcome.isPutOff)
+        #expect(outcome.isDeferred)
         #expect(outcome.reason.contains("read the access key: open \(test.keyFile)"))
         #expect(test.asked.count == 2)
     }
@@ -308,7 +308,7 @@ struct BucketTests {
             $0.method == "HEAD"
                 ? BucketUnderTest.object(Self.id, 6) : .error("412 X", "Precondition")
         }
-        #expect(test.put(.bytes(Array("hello\n".utf8))) == .answered)
+        #expect(test.put(.bytes(Array("hello\n".utf8))) == .responded)
         #expect(test.asked == ["PUT \(test.key)", "HEAD \(test.key)"])
         #expect(test.sink.head?.status == .created)
     }
@@ -322,10 +322,10 @@ struct BucketTests {
             (.init(status: "404 N"), "cannot be read"),
         ]
     )
-    func foreign(answer: BucketUnderTest.Answer, words: String) throws {
-        let test = try BucketUnderTest { $0.method == "HEAD" ? answer : .error("412 X", "P") }
+    func foreign(response: BucketUnderTest.Answer, words: String) throws {
+        let test = try BucketUnderTest { $0.method == "HEAD" ? response : .error("412 X", "P") }
         let outcome = test.put(.bytes(Array("hello\n".utf8)))
-        #expect(outcome.isPutOff)
+        #expect(outcome.isDeferred)
         #expect(outcome.reason.contains(words), "\(outcome.reason)")
         #expect(test.sink.head == nil)
     }
@@ -349,10 +349,10 @@ struct BucketTests {
             (.error("400 B", "x\u{1b}[2Jy"), "(an error without a code)", nil),
         ] as [(BucketUnderTest.Answer, String, Int?)]
     )
-    func refused(answer: BucketUnderTest.Answer, words: String, retryAfter: Int?) throws {
-        let test = try BucketUnderTest { _ in answer }
+    func refused(response: BucketUnderTest.Answer, words: String, retryAfter: Int?) throws {
+        let test = try BucketUnderTest { _ in response }
         let outcome = test.put(.bytes([1]))
-        #expect(outcome.isPutOff && outcome.isUnsent && !outcome.timedOut)
+        #expect(outcome.isDeferred && outcome.isUnsent && !outcome.timedOut)
         #expect(outcome.reason.contains(words), "\(outcome.reason)")
         #expect(outcome.reason.hasPrefix("POST /in/a%20b.txt"), "\(outcome.reason)")
         #expect(
@@ -372,8 +372,8 @@ struct BucketTests {
             BucketUnderTest.Answer.error("403 F", "QuotaExceeded"), .init(status: "507 I"),
         ]
     )
-    func full(answer: BucketUnderTest.Answer) throws {
-        let test = try BucketUnderTest { _ in answer }
+    func full(response: BucketUnderTest.Answer) throws {
+        let test = try BucketUnderTest { _ in response }
         guard case .noRoom = test.put(.bytes([1])) else {
             Issue.record("not full")
             return

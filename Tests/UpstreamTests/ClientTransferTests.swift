@@ -43,7 +43,7 @@ import Testing
             try connection.send("HTTP/1.1 104 Go on\r\nLocation: /u\r\n\r\n")
             try connection.send("HTTP/1.1 104 Go on\r\nUpload-Offset: 0\r\n\r\n")
             try connection.receiveContent(of: &request)
-            try connection.answer("201 Created", fields: ["X: y"], content: "done")
+            try connection.response("201 Created", fields: ["X: y"], content: "done")
         }
         let content = ClientContent(length: 5) { buffer, transfer in
             guard transfer.interim.count == 2 else { return .later }
@@ -67,12 +67,12 @@ import Testing
 
     @Test("a response ends waiting content, and so does the end of the connection")
     func ended() throws {
-        let answering = try LoopbackOrigin { connection in
+        let respondingTo = try LoopbackOrigin { connection in
             _ = try connection.receiveHead()
-            try connection.answer("409 Conflict")
+            try connection.response("409 Conflict")
         }
-        let answered = run(answering, held(1_000) { _ in .later })
-        #expect(answered.head?.status.code == 409 && answered.fault == nil)
+        let responded = run(respondingTo, held(1_000) { _ in .later })
+        #expect(responded.head?.status.code == 409 && responded.fault == nil)
         for resets in [false, true] {
             let closing = try LoopbackOrigin { connection in
                 _ = try connection.receiveHead()
@@ -80,7 +80,7 @@ import Testing
                 if resets { connection.reset() }
             }
             let closed = run(closing, held(1_000) { _ in .later })
-            #expect(closed.head == nil && closed.fault?.kind == .noAnswer)
+            #expect(closed.head == nil && closed.fault?.kind == .noResponse)
         }
     }
 
@@ -121,7 +121,7 @@ import Testing
             _ = try connection.receiveHead()
             try connection.send("HTTP/1.1 200 OK\r\nno field\r\n\r\n")
         }
-        #expect(run(babbling).fault?.kind == .noAnswer)
+        #expect(run(babbling).fault?.kind == .noResponse)
         babbling.stop()
         #expect(run(babbling).fault?.kind == .noConnection)
         let nameless = ClientTransfer(ClientRequest(.head, "http://nowhere.invalid/"))

@@ -17,7 +17,7 @@ struct ConnectionAuthenticationTests {
             var user = "nobody"
             while let request = try connection.receiveRequest() {
                 if let told = request.values("Authorization").first { user = told }
-                try connection.answer("200 OK", fields: offer, content: user)
+                try connection.response("200 OK", fields: offer, content: user)
             }
         }
     }
@@ -25,7 +25,7 @@ struct ConnectionAuthenticationTests {
     private func user(_ upstream: Upstream, _ fields: HTTPFields = [:]) throws -> String {
         let sink = RecordingSink()
         let request = try UpstreamRequest("PUT", "/x", fields, content: .bytes([1]))
-        #expect(upstream.attempt(request, sink: sink) == .answered)
+        #expect(upstream.attempt(request, sink: sink) == .responded)
         return sink.text
     }
 
@@ -56,7 +56,7 @@ struct ConnectionAuthenticationTests {
             "WWW-Authenticate: Negotiate oRQwEqADCgEB",
         ]
     )
-    func answer(offer: String) throws {
+    func response(offer: String) throws {
         let origin = try origin([offer])
         let upstream = try upstream(origin.base)
         for _ in 0..<3 { _ = try user(upstream) }

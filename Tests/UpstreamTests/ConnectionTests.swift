@@ -66,10 +66,10 @@ struct ConnectionTests {
         let origin = try LoopbackOrigin()
         let upstream = try upstream(origin.base)
         let request = try UpstreamRequest(cell.method, "/x", cell.fields, content: cell.content())
-        #expect(try upstream.attempt("GET") == .answered)
-        #expect(upstream.attempt(request, sink: RecordingSink()) == .answered)
+        #expect(try upstream.attempt("GET") == .responded)
+        #expect(upstream.attempt(request, sink: RecordingSink()) == .responded)
         #expect(origin.connectionCount == (cell.isShared ? 1 : 2))
-        #expect(try upstream.attempt("GET") == .answered)
+        #expect(try upstream.attempt("GET") == .responded)
         #expect(origin.connectionCount == (cell.isShared ? 1 : 2))
         #expect(origin.requests.count == 3)
     }
@@ -81,7 +81,7 @@ struct ConnectionTests {
     func always(cell: Cell) throws {
         let origin = try LoopbackOrigin { connection in
             while let request = try connection.receiveRequest(), request.number != 2 {
-                try connection.answer("200 OK", hasContent: request.method != "HEAD")
+                try connection.response("200 OK", hasContent: request.method != "HEAD")
             }
         }
         var settings = UpstreamSettings(targets: [.http(base: origin.base)])
@@ -92,11 +92,11 @@ struct ConnectionTests {
             let request = try UpstreamRequest(cell.method, "/x", cell.fields, content: content)
             return upstream.attempt(request, sink: RecordingSink())
         }
-        #expect(try upstream.attempt("GET") == .answered)
-        #expect(try attempt() == .answered)
+        #expect(try upstream.attempt("GET") == .responded)
+        #expect(try attempt() == .responded)
         #expect(origin.connectionCount == 1)
         let closed = try attempt()
-        #expect(cell.isShared ? closed == .answered : closed.isIndeterminate, "\(closed)")
+        #expect(cell.isShared ? closed == .responded : closed.isIndeterminate, "\(closed)")
         #expect(origin.requests.count == (cell.isShared ? 4 : 3))
     }
 
@@ -107,7 +107,7 @@ struct ConnectionTests {
     func early(method: String) throws {
         let origin = try LoopbackOrigin(receiveBuffer: 1 << 14) { connection in
             while var request = try connection.receiveHead() {
-                try connection.answer("200 OK")
+                try connection.response("200 OK")
                 try connection.receiveContent(of: &request, keptContent: 0)
             }
         }
@@ -115,8 +115,8 @@ struct ConnectionTests {
         for content in [pattern(length), patternStream(length, piece: 50_000, saysLength: false)] {
             let upstream = try upstream(origin.base)
             let before = origin.connectionCount
-            #expect(try upstream.attempt(method, content: content) == .answered)
-            #expect(try upstream.attempt("GET") == .answered)
+            #expect(try upstream.attempt(method, content: content) == .responded)
+            #expect(try upstream.attempt("GET") == .responded)
             #expect(origin.connectionCount == before + 2)
         }
     }
@@ -132,15 +132,15 @@ struct ConnectionTests {
         let path = directory.file("app.sock")
         let origin = try LoopbackOrigin(socketPath: isLocal ? path : nil) { connection in
             while let request = try connection.receiveRequest() {
-                try connection.answer(request.content.isEmpty ? "200 OK" : "404 Not Found")
+                try connection.response(request.content.isEmpty ? "200 OK" : "404 Not Found")
             }
         }
         for content in [pattern(1_000), patternStream(1_000, piece: 100, saysLength: false)] {
             let upstream = try upstream(isLocal ? "unix:\(path)" : origin.base)
             let before = origin.connectionCount
-            #expect(try upstream.attempt(method, content: content) == .answered)
-            #expect(try upstream.attempt("GET") == .answered)
-            #expect(try upstream.attempt("GET") == .answered)
+            #expect(try upstream.attempt(method, content: content) == .responded)
+            #expect(try upstream.attempt("GET") == .responded)
+            #expect(try upstream.attempt("GET") == .responded)
             #expect(origin.connectionCount == before + 2)
         }
     }
@@ -152,7 +152,7 @@ struct ConnectionTests {
             while try connection.receiveRequest() != nil {
                 under.withLock { $0 += 1 }
                 try eventually("4 requests in progress") { under.withLock { $0 >= 4 } }
-                try connection.answer("200 OK")
+                try connection.response("200 OK")
             }
         }
         let upstream = try upstream(origin.base)
@@ -169,7 +169,7 @@ struct ConnectionTests {
             }
             try eventually("round \(round)") { outcomes.withLock { $0.count == 4 * round } }
         }
-        #expect(outcomes.withLock { $0 } == Array(repeating: .answered, count: 8))
+        #expect(outcomes.withLock { $0 } == Array(repeating: .responded, count: 8))
         #expect((4...7).contains(origin.connectionCount))
     }
 
@@ -181,7 +181,7 @@ struct ConnectionTests {
         let upstream = try upstream("unix:\(path)")
         for content in [UpstreamContent.none, .bytes([7]), pattern(5_000_000)] {
             let sink = RecordingSink()
-            #expect(try upstream.attempt("POST", content: content, sink: sink) == .answered)
+            #expect(try upstream.attempt("POST", content: content, sink: sink) == .responded)
             #expect(sink.text == "done")
         }
         #expect(origin.connectionCount == 3)
@@ -193,11 +193,11 @@ struct ConnectionTests {
     func closedMeanwhile() throws {
         let origin = try LoopbackOrigin { connection in
             _ = try connection.receiveRequest()
-            try connection.answer("200 OK")
+            try connection.response("200 OK")
         }
         let upstream = try upstream(origin.base)
         for round in 1...3 {
-            #expect(try upstream.attempt("PUT", content: .bytes([1])) == .answered)
+            #expect(try upstream.attempt("PUT", content: .bytes([1])) == .responded)
             try eventually("connection \(round) is closed") { origin.openCount == 0 }
         }
         #expect(origin.connectionCount == 3)
@@ -213,15 +213,15 @@ struct ConnectionTests {
         for content in [UpstreamContent.none, .bytes([1, 2]), pattern(60_000)] {
             let origin = try LoopbackOrigin { connection in
                 let ends = try connection.receiveRequest()?.number == 0
-                try connection.answer("200 OK", content: "first")
+                try connection.response("200 OK", content: "first")
                 if ends, withReset { connection.reset() }
                 _ = try connection.receiveRequest()
             }
             let upstream = try upstream(origin.base)
-            #expect(try upstream.attempt("GET") == .answered)
+            #expect(try upstream.attempt("GET") == .responded)
             let sink = RecordingSink()
             let outcome = try upstream.attempt(method, content: content, sink: sink)
-            #expect(outcome == .answered, "\(outcome)")
+            #expect(outcome == .responded, "\(outcome)")
             #expect(origin.requests.count == 3)
             #expect(origin.connectionCount == 2)
             #expect(sink.text == "first")
@@ -234,7 +234,7 @@ struct ConnectionTests {
         let box = Mutex<LoopbackOrigin?>(nil)
         let origin = try LoopbackOrigin { connection in
             _ = try connection.receiveRequest()
-            try connection.answer("200 OK")
+            try connection.response("200 OK")
             _ = try connection.receiveRequest()
             box.withLock { $0 }?.stop()
         }
@@ -242,13 +242,13 @@ struct ConnectionTests {
         defer { box.withLock { $0 = nil } }
         let upstream = try upstream(origin.base)
         let request = try UpstreamRequest("PUT", content: .bytes([1]))
-        #expect(upstream.attempt(request, sink: RecordingSink()) == .answered)
+        #expect(upstream.attempt(request, sink: RecordingSink()) == .responded)
         let outcome = upstream.attempt(request, sink: RecordingSink())
         #expect(outcome.isIndeterminate, "\(outcome)")
     }
 
     @Test("a refused connection: not reached, with the upstream and advice")
-    func nobody() throws {
+    func noListener() throws {
         let origin = try LoopbackOrigin()
         let base = origin.base
         origin.stop()
@@ -271,6 +271,6 @@ struct ConnectionTests {
         defer { unsetenv("http_proxy") }
         let origin = try LoopbackOrigin()
         let outcome = try upstream(origin.base).attempt("GET")
-        #expect(outcome == .answered)
+        #expect(outcome == .responded)
     }
 }

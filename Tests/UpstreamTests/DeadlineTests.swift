@@ -61,7 +61,7 @@ struct DeadlineTests {
             _ = try connection.receiveHead()
             var left = 3_000_000
             while left > 0 {
-                let part = connection.receive(atMost: 200_000)
+                let part = connection.receive(upTo: 200_000)
                 guard !part.isEmpty else { return }
                 left -= part.count
                 // Each pause is well within the deadline; together they far exceed it.
@@ -79,7 +79,7 @@ struct DeadlineTests {
             stall: .seconds(3),
             response: .seconds(3)
         ).attempt("POST", content: pattern(3_000_000), sink: sink)
-        #expect(outcome == .answered, "\(outcome)")
+        #expect(outcome == .responded, "\(outcome)")
         #expect(sink.text == String(repeating: "x", count: 24))
     }
 
@@ -98,7 +98,7 @@ struct DeadlineTests {
             "POST",
             content: content
         )
-        #expect(outcome == .answered, "\(outcome)")
+        #expect(outcome == .responded, "\(outcome)")
         #expect(origin.requests.first?.content == Array("aa".utf8))
     }
 
@@ -164,7 +164,7 @@ struct DeadlineTests {
             let sink = RecordingSink()
             sink.keptContent = 0
             let outcome = try upstream(origin.base).attempt("PUT", content: content, sink: sink)
-            #expect(outcome == .answered)
+            #expect(outcome == .responded)
             #expect(origin.requests.first?.contentLength == Int(length))
             #expect(sink.contentCount == Int(length))
             // Other tests run concurrently; 64 MiB held in memory would still exceed this.

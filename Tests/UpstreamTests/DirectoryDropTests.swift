@@ -60,7 +60,7 @@ struct DirectoryDropTests {
     func upload() throws {
         let directory = try ScratchDirectory()
         let (outcome, sink) = try drop(request(content: pattern(300_000)), in: directory)
-        #expect(outcome == .answered)
+        #expect(outcome == .responded)
         let file = "\(id)-a b.txt"
         #expect(directory.names == [file, "\(file).json"])
         let content = try bytes(directory.file(file))
@@ -96,24 +96,24 @@ struct DirectoryDropTests {
     func facts() throws {
         let directory = try ScratchDirectory()
         var request = request(content: .bytes([1]))
-        let told = "Gr\u{fc}n\u{202e} \"x\"\u{1}.json"
+        let stated = "Gr\u{fc}n\u{202e} \"x\"\u{1}.json"
         request.facts = UploadFacts(
             target: "/other",
             fields: [
-                .contentDisposition: "attachment; filename*=UTF-8\'\'" + PercentText.encode(told),
+                .contentDisposition: "attachment; filename*=UTF-8\'\'" + PercentText.encode(stated),
                 .uploadMetadata: "filename YS50eHQ=,note w7w=,empty", .contentEncoding: "gzip",
             ],
             owner: "jos\u{e9}",
             digests: [("sha-256", "00ff")]
         )
-        #expect(try drop(request, in: directory).0 == .answered)
+        #expect(try drop(request, in: directory).0 == .responded)
         let file = "\(id)-Gr\u{fc}n \"x\".json_"
         #expect(directory.names == [file, "\(file).json"])
         let text = try bytes(directory.file("\(file).json"))
         let record = try #require(
             try JSONSerialization.jsonObject(with: Data(text)) as? [String: Any]
         )
-        #expect(record["name"] as? String == told)
+        #expect(record["name"] as? String == stated)
         #expect(record["file"] as? String == file)
         #expect(record["owner"] as? String == "jos\u{e9}")
         #expect(record["content-encoding"] as? String == "gzip")
@@ -125,7 +125,7 @@ struct DirectoryDropTests {
         #expect(record["digest"] as? [String: String] == ["sha-256": "00ff"])
         // A request without optional fields.
         let other = try ScratchDirectory()
-        #expect(try drop(self.request(content: .none), in: other).0 == .answered)
+        #expect(try drop(self.request(content: .none), in: other).0 == .responded)
         let plain = try #require(
             try JSONSerialization.jsonObject(
                 with: Data(bytes(other.file("\(id)-a b.txt.json")))
@@ -141,7 +141,7 @@ struct DirectoryDropTests {
         for count in [200, 217, 218, 255, 5_000] {
             let directory = try ScratchDirectory()
             let target = "/" + String(repeating: "%C3%A9", count: count / 2) + ".tar.gz"
-            #expect(try drop(request(target, content: .none), in: directory).0 == .answered)
+            #expect(try drop(request(target, content: .none), in: directory).0 == .responded)
             #expect(directory.names.count == 2)
             #expect(directory.names.allSatisfy { $0.utf8.count <= 255 })
             #expect(directory.names.first?.hasSuffix("\u{e9}.gz") == true || count < 217)
@@ -155,7 +155,7 @@ struct DirectoryDropTests {
         let (descriptor, content) = try openFile(100_000, in: spool)
         for _ in 0..<3 {
             let (outcome, sink) = try drop(request(content: content), in: directory)
-            #expect(outcome == .answered)
+            #expect(outcome == .responded)
             #expect(sink.head?.status.code == 201)
         }
         let file = "\(id)-a b.txt"
@@ -186,7 +186,7 @@ struct DirectoryDropTests {
                 read: read
             )
             let (outcome, _) = try drop(request(content: content), in: directory)
-            #expect(outcome == .answered, "\(outcome)")
+            #expect(outcome == .responded, "\(outcome)")
             let copied = try bytes(directory.file("\(id)-a b.txt"))
             #expect(copied.count == 700_000 - Int(cut))
             #expect(isPattern(copied))
@@ -210,7 +210,7 @@ struct DirectoryDropTests {
             return pread(number, buffer.baseAddress, buffer.count, off_t(position))
         }
         let (outcome, _) = try drop(request(content: content), in: directory)
-        #expect(outcome == .answered)
+        #expect(outcome == .responded)
         #expect(try bytes(directory.file("\(id)-a b.txt")) == Array("abc".utf8))
     }
 
@@ -223,7 +223,7 @@ struct DirectoryDropTests {
         for (content, count) in contents {
             let directory = try ScratchDirectory()
             let (outcome, _) = try drop(request(content: content), in: directory)
-            #expect(outcome == .answered)
+            #expect(outcome == .responded)
             #expect(try bytes(directory.file("\(id)-a b.txt")).count == count)
         }
     }
@@ -238,7 +238,7 @@ struct DirectoryDropTests {
             request(content: .none, method: method, isUpload: false),
             in: directory
         )
-        #expect(outcome == .answered)
+        #expect(outcome == .responded)
         #expect(sink.head?.status.code == 405)
         #expect(sink.head?.fields[.allow] == "POST, PUT, PATCH")
         #expect(sink.content.isEmpty == (method == .head))
@@ -307,8 +307,8 @@ struct DirectoryDropTests {
         let (outcome, _) = try drop(request(content: content), in: directory)
         #expect(outcome.reason.contains("No space left"), "\(outcome)")
         #expect(directory.names.isEmpty)
-        #expect(try drop(request(content: pattern(1 << 10)), in: directory).0 == .answered)
-        #expect(try !(drop(request(content: pattern(1 << 20)), in: directory).0 == .answered))
+        #expect(try drop(request(content: pattern(1 << 10)), in: directory).0 == .responded)
+        #expect(try !(drop(request(content: pattern(1 << 20)), in: directory).0 == .responded))
         #expect(directory.names.count == 2)
     }
 }

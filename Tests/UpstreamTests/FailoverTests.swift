@@ -60,7 +60,7 @@ struct FailoverTests {
         let skipped = Skipped()
         let upstream = try upstream([first.base, second.base], skipped: skipped)
         for content in contents {
-            #expect(try upstream.attempt("POST", content: content) == .answered)
+            #expect(try upstream.attempt("POST", content: content) == .responded)
         }
         #expect(first.requests.count == contents.count)
         #expect(first.connectionCount == contents.count)
@@ -82,7 +82,7 @@ struct FailoverTests {
                 [dead, "unix:\(directory.file("none"))", "unix:\(socket)"],
                 skipped: skipped
             )
-            #expect(try upstream.attempt("POST", content: content) == .answered)
+            #expect(try upstream.attempt("POST", content: content) == .responded)
             #expect(origin.requests.last?.contentLength == length)
             #expect(length == 2 || isPattern(origin.requests.last?.content ?? []))
         }
@@ -127,7 +127,7 @@ struct FailoverTests {
             case "resets": connection.reset()
             case "falls silent": connection.waitForEnd()
             case "talks nonsense": try connection.send("SSH-2.0-x\r\n\r\n")
-            default: try connection.answer("503 Later")
+            default: try connection.response("503 Later")
             }
         }
         let second = try LoopbackOrigin()
@@ -137,10 +137,10 @@ struct FailoverTests {
                 [first.base, second.base],
                 response: how == "falls silent" ? .milliseconds(500) : .seconds(60)
             ).attempt(method, content: .bytes([1]), sink: sink)
-            let isAnswer = how == "answers 503"
-            #expect(isAnswer ? outcome == .answered : outcome.isIndeterminate, "\(outcome)")
+            let isResponse = how == "answers 503"
+            #expect(isResponse ? outcome == .responded : outcome.isIndeterminate, "\(outcome)")
             #expect(outcome.timedOut == (how == "falls silent"))
-            #expect(sink.head?.status.code == (isAnswer ? 503 : nil))
+            #expect(sink.head?.status.code == (isResponse ? 503 : nil))
         }
         #expect(second.connectionCount == 0)
     }
@@ -159,7 +159,7 @@ struct FailoverTests {
             authority: authority.certificate,
             skipped: skipped
         ).attempt("GET", "/")
-        #expect(outcome == .answered, "\(outcome)")
+        #expect(outcome == .responded, "\(outcome)")
         #expect(skipped.reasons.first?.contains("could not be verified") == true)
     }
 
@@ -175,7 +175,7 @@ struct FailoverTests {
             skipped: skipped
         )
         for _ in 1...20 {
-            #expect(try upstream.attempt("POST", content: .bytes([1])) == .answered)
+            #expect(try upstream.attempt("POST", content: .bytes([1])) == .responded)
         }
         #expect(mute.connectionCount == 1)
         #expect(origin.requests.count == 20)
@@ -189,7 +189,7 @@ struct FailoverTests {
         let outcome = try upstream.attempt("GET", "/a b")
         #expect(outcome.isNotReached)
         #expect(!outcome.reason.contains("; and"), "\(outcome)")
-        #expect(try upstream.attempt("GET") == .answered)
+        #expect(try upstream.attempt("GET") == .responded)
         #expect(first.requests.count == 1)
         #expect(second.connectionCount == 0)
     }

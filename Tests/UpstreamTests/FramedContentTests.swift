@@ -57,7 +57,7 @@ struct FramedContentTests {
             after: Array("tail".utf8)
         )
         let outcome = try upstream(origin.base).attempt("POST", content: content)
-        #expect(outcome == .answered)
+        #expect(outcome == .responded)
         #expect(parts.withLock { $0.count } <= 6, "\(parts.withLock { $0 })")
         #expect(parts.withLock { $0.reduce(0, +) } == Int(length))
         let request = try #require(origin.requests.first)
@@ -70,7 +70,7 @@ struct FramedContentTests {
     func sentAgain() throws {
         let origin = try LoopbackOrigin { connection in
             while let request = try connection.receiveRequest() {
-                try connection.answer("200 OK")
+                try connection.response("200 OK")
                 guard request.number > 0 else {
                     _ = try connection.receiveRequest()
                     return
@@ -79,12 +79,12 @@ struct FramedContentTests {
         }
         let upstream = try upstream(origin.base)
         let first = try UpstreamRequest("GET")
-        #expect(upstream.attempt(first, sink: RecordingSink()) == .answered)
+        #expect(upstream.attempt(first, sink: RecordingSink()) == .responded)
         #expect(
             try upstream.attempt(
                 "PUT",
                 content: framedPattern(before: 100, middle: 29_850, after: 50)
-            ) == .answered
+            ) == .responded
         )
         let contents = origin.requests.dropFirst().map(\.content)
         #expect(contents.count == 2)

@@ -39,7 +39,7 @@ struct KeptHandleTests {
             let length: Int64 = [20, 65_535, 65_536, 131_072][number % 4]
             let method = ["PUT", "POST", "REPORT"][number % 3]
             let content = try kind.content(length)
-            #expect(try upstream.attempt(method, "/\(number)", content: content) == .answered)
+            #expect(try upstream.attempt(method, "/\(number)", content: content) == .responded)
             let request = try #require(origin.requests.last)
             let expected = kind == .none ? 0 : Int(length)
             #expect(request.line == "\(method) /\(number) HTTP/1.1")
@@ -49,7 +49,7 @@ struct KeptHandleTests {
             #expect(request.values("Expect").isEmpty)
             #expect(request.values("Content-Type").isEmpty)
             if number % 5 == 0 {
-                #expect(try upstream.attempt("HEAD", "/h") == .answered)
+                #expect(try upstream.attempt("HEAD", "/h") == .responded)
                 #expect(origin.requests.last?.line == "HEAD /h HTTP/1.1")
                 #expect(origin.requests.last?.contentLength == 0)
             }
@@ -61,14 +61,14 @@ struct KeptHandleTests {
     func manyRepetitions() throws {
         let origin = try LoopbackOrigin { connection in
             _ = try connection.receiveRequest()
-            try connection.answer("200 OK")
+            try connection.response("200 OK")
             // Closes on the second request.
             _ = try connection.receiveRequest()
         }
         let upstream = try upstream(origin.base)
         for round in 0..<10 {
             let outcome = try upstream.attempt("PUT", content: .held(try buffer(60_000)))
-            #expect(outcome == .answered, "round \(round): \(outcome)")
+            #expect(outcome == .responded, "round \(round): \(outcome)")
         }
         #expect(origin.connectionCount == 10)
         #expect(origin.requests.count == 19)
@@ -80,18 +80,18 @@ struct KeptHandleTests {
         let firsts = Mutex<[Int]>([])
         let origin = try LoopbackOrigin { connection in
             while true {
-                let first = connection.receive(atMost: 1 << 20)
+                let first = connection.receive(upTo: 1 << 20)
                 guard let end = Data(first).range(of: Data("\r\n\r\n".utf8)) else { return }
                 firsts.withLock { $0.append(first.count - end.upperBound) }
                 let head = String(decoding: first[..<end.lowerBound], as: UTF8.self)
                 let said = head.split(separator: "Content-Length: ").last?.prefix { $0.isNumber }
                 var left = (said.flatMap { Int($0) } ?? 0) - (first.count - end.upperBound)
                 while left > 0 {
-                    let part = connection.receive(atMost: 1 << 20)
+                    let part = connection.receive(upTo: 1 << 20)
                     guard !part.isEmpty else { return }
                     left -= part.count
                 }
-                try connection.answer("200 OK")
+                try connection.response("200 OK")
             }
         }
         let upstream = try upstream(origin.base)
@@ -100,7 +100,7 @@ struct KeptHandleTests {
             let length: Int64 = [10, 65_535, 65_536, 131_072][round % 4]
             let content = UpstreamContent.held(try buffer(length))
             let began = ContinuousClock.now
-            #expect(try upstream.attempt("PUT", content: content) == .answered)
+            #expect(try upstream.attempt("PUT", content: content) == .responded)
             times.append(ContinuousClock.now - began)
         }
         let found = firsts.withLock { $0 }

@@ -14,12 +14,12 @@ struct MultipartUploadTests {
     private static let id = UploadID(high: 1, low: 2)
     private static let length: Int64 = 250_000
 
-    /// Accepts an upload in parts, except for requests to which `answer` responds.
+    /// Accepts an upload in parts, except for requests to which `response` responds.
     private func store(
-        _ answer: @escaping @Sendable (LoopbackOrigin.Request) -> BucketUnderTest.Answer?
+        _ response: @escaping @Sendable (LoopbackOrigin.Request) -> BucketUnderTest.Answer?
     ) throws -> BucketUnderTest {
         var test = try BucketUnderTest { request in
-            if let answer = answer(request) { return answer }
+            if let response = response(request) { return response }
             let query = request.target.split(separator: "?").dropFirst().first ?? ""
             switch (request.method, query) {
             case ("HEAD", _): return .init(status: "404 Not Found")
@@ -59,7 +59,7 @@ struct MultipartUploadTests {
     func whole() throws {
         var test = try store { _ in nil }
         test.settings.bucket.fields = [HTTPField(name: .made("x-amz-acl"), value: "private")]
-        #expect(test.put(pattern(Self.length)) == .answered)
+        #expect(test.put(pattern(Self.length)) == .responded)
         #expect(
             asked(test) == [
                 "HEAD ", Self.begin, Self.part(1), Self.part(2), Self.part(3), "POST ?\(Self.name)",
@@ -90,7 +90,7 @@ struct MultipartUploadTests {
         let test = try store {
             $0.method == "HEAD" ? BucketUnderTest.object(Self.id, Int(Self.length)) : nil
         }
-        #expect(test.put(pattern(Self.length)) == .answered)
+        #expect(test.put(pattern(Self.length)) == .responded)
         #expect(asked(test) == ["HEAD "])
         let other = try store { $0.method == "HEAD" ? .done : nil }
         #expect(other.put(pattern(Self.length)).reason.contains("is not this upload"))
@@ -104,12 +104,12 @@ struct MultipartUploadTests {
             .init(status: "200 OK", fields: ["ETag: <x>"]), .hangUp,
         ]
     )
-    func part(answer: BucketUnderTest.Answer) throws {
-        let test = try store { $0.target.contains("partNumber=2") ? answer : nil }
+    func part(response: BucketUnderTest.Answer) throws {
+        let test = try store { $0.target.contains("partNumber=2") ? response : nil }
         let outcome = test.put(pattern(Self.length))
-        #expect(answer.status == nil ? outcome.isIndeterminate : outcome.isPutOff)
+        #expect(response.status == nil ? outcome.isIndeterminate : outcome.isDeferred)
         // A part refused temporarily or without a response was sent again.
-        let isRepeated = answer.status == nil || answer.status == "503 S"
+        let isRepeated = response.status == nil || response.status == "503 S"
         #expect(asked(test).count { $0 == Self.part(2) } >= (isRepeated ? 3 : 1))
         let asked = asked(test).filter { $0 != Self.part(2) }
         #expect(asked == ["HEAD ", Self.begin, Self.part(1), "DELETE ?\(Self.name)"])
@@ -125,16 +125,16 @@ struct MultipartUploadTests {
         ],
         ["uploads=", "partNumber=1", "partNumber=2", "partNumber=3", "?uploadId"]
     )
-    func repeated(answer: BucketUnderTest.Answer, request: String) throws {
+    func repeated(response: BucketUnderTest.Answer, request: String) throws {
         let failures = Mutex(0)
         let test = try store { asked in
             guard asked.target.contains(request), asked.method != "HEAD" else { return nil }
             return failures.withLock {
                 $0 += 1
-                return $0 == 1 ? answer : nil
+                return $0 == 1 ? response : nil
             }
         }
-        #expect(test.put(pattern(Self.length)) == .answered)
+        #expect(test.put(pattern(Self.length)) == .responded)
         var whole = [
             "HEAD ", Self.begin, Self.part(1), Self.part(2), Self.part(3), "POST ?\(Self.name)",
         ]
@@ -153,11 +153,11 @@ struct MultipartUploadTests {
                     return $0 == 1 ? .hangUp : .error("404 N", "NoSuchUpload")
                 }
             }
-            let isOver = completions.withLock { $0 > 1 }
-            return request.method == "HEAD" && isOver
+            let isEnded = completions.withLock { $0 > 1 }
+            return request.method == "HEAD" && isEnded
                 ? BucketUnderTest.object(Self.id, Int(Self.length)) : nil
         }
-        #expect(test.put(pattern(Self.length)) == .answered)
+        #expect(test.put(pattern(Self.length)) == .responded)
         #expect(test.origin.requests.allSatisfy { $0.method != "DELETE" })
     }
 
@@ -174,7 +174,7 @@ struct MultipartUploadTests {
 
     /// The response to completion, and the expected requests after it.
     struct Ending: Sendable {
-        var answer: BucketUnderTest.Answer
+        var response: BucketUnderTest.Answer
         var isDone = false
         var words = "POST"
         var after: [String] = []
@@ -183,26 +183,30 @@ struct MultipartUploadTests {
     @Test(
         "completing may fail with any status; parts stay if the store may still join them",
         arguments: [
-            Ending(answer: .error("200 OK", "InternalError"), words: "200 (InternalError)"),
-            Ending(answer: .error("500 I", "InternalError"), words: "500"),
-            Ending(answer: .hangUp),
-            Ending(answer: .error("400 B", "InvalidPart"), words: "InvalidPart", after: ["DELETE"]),
-            Ending(answer: .error("412 P", "P"), isDone: true, after: ["DELETE", "HEAD"]),
+            Ending(response: .error("200 OK", "InternalError"), words: "200 (InternalError)"),
+            Ending(response: .error("500 I", "InternalError"), words: "500"),
+            Ending(response: .hangUp),
+            Ending(
+                response: .error("400 B", "InvalidPart"),
+                words: "InvalidPart",
+                after: ["DELETE"]
+            ),
+            Ending(response: .error("412 P", "P"), isDone: true, after: ["DELETE", "HEAD"]),
         ]
     )
     func completing(ending: Ending) throws {
         let test = try store { request in
             if request.method == "POST", request.target.contains("uploadId") {
-                return ending.answer
+                return ending.response
             }
             // The object was stored after the first check.
             let isSecond = request.method == "HEAD" && request.number > 1
             return isSecond ? BucketUnderTest.object(Self.id, Int(Self.length)) : nil
         }
         let outcome = test.put(pattern(Self.length))
-        #expect((outcome == .answered) == ending.isDone)
+        #expect((outcome == .responded) == ending.isDone)
         #expect(ending.isDone || outcome.reason.contains(ending.words), "\(outcome.reason)")
-        if ending.answer.status == nil { #expect(outcome.isIndeterminate) }
+        if ending.response.status == nil { #expect(outcome.isIndeterminate) }
         let after = test.origin.requests.suffix(ending.after.count).map(\.method)
         #expect(after == ending.after)
         #expect(

@@ -55,7 +55,7 @@ struct NeighbourTests {
                 ("POST", UpstreamContent.bytes([1])), ("PUT", pattern(200_000)), ("GET", .none),
             ] {
                 let outcome = try place.upstream.attempt(method, content: content)
-                #expect(outcome == .answered, "after \(after): \(outcome)")
+                #expect(outcome == .responded, "after \(after): \(outcome)")
             }
         }
         try succeeds("nothing")
@@ -68,7 +68,7 @@ struct NeighbourTests {
                 switch trouble {
                 case .refuses: #expect(outcome.isNotReached, "\(trouble): \(outcome)")
                 // libcurl caches the address for a minute.
-                case .noName: #expect(outcome.isNotReached || outcome == .answered)
+                case .noName: #expect(outcome.isNotReached || outcome == .responded)
                 // Closed at once or within the TLS handshake: no request was sent.
                 case .closes(after: 0), .resets(after: 0):
                     #expect(outcome.isNotReached || outcome.isIndeterminate, "\(trouble)")
@@ -90,16 +90,16 @@ struct NeighbourTests {
     func strangeAnswers() throws {
         let place = try Place(isSecure: false)
         for trouble in BadNeighbour.Trouble.answersOfItsOwn {
-            guard case .answers(let status, _) = trouble else { continue }
+            guard case .responses(let status, _) = trouble else { continue }
             try place.neighbour.become(trouble)
             for _ in 0..<3 {
                 let sink = RecordingSink()
                 let outcome = try place.upstream.attempt("PUT", content: pattern(9), sink: sink)
-                #expect(outcome == .answered, "\(trouble): \(outcome)")
+                #expect(outcome == .responded, "\(trouble): \(outcome)")
                 #expect(status.hasPrefix("\(sink.head?.status.code ?? 0)"))
             }
             try place.neighbour.become(nil)
-            #expect(try place.upstream.attempt("PUT", content: pattern(9)) == .answered)
+            #expect(try place.upstream.attempt("PUT", content: pattern(9)) == .responded)
         }
     }
 
@@ -118,11 +118,11 @@ struct NeighbourTests {
             let outcomes = Parallel.run(8) { _ in
                 try upstream.attempt("PUT", content: pattern(300_000))
             }
-            #expect(try outcomes.allSatisfy { try $0.get() != .answered }, "\(trouble)")
+            #expect(try outcomes.allSatisfy { try $0.get() != .responded }, "\(trouble)")
             try place.neighbour.become(nil)
             for _ in 0..<16 {
                 let outcome = try upstream.attempt("PUT", content: .bytes([1]))
-                #expect(outcome == .answered, "after \(trouble): \(outcome)")
+                #expect(outcome == .responded, "after \(trouble): \(outcome)")
             }
         }
     }
@@ -140,14 +140,14 @@ struct NeighbourTests {
         let origin = try LoopbackOrigin { connection in
             while let request = try connection.receiveHead() {
                 if request.target == "/refused" {
-                    try connection.answer("404 Not Found", fields: ["Connection: keep-alive"])
+                    try connection.response("404 Not Found", fields: ["Connection: keep-alive"])
                     if close == .later { usleep(5_000) }
                     if close == .onNextRequest { _ = connection.receive() }
                     return connection.reset()
                 }
                 var whole = request
                 try connection.receiveContent(of: &whole)
-                try connection.answer("201 Created")
+                try connection.response("201 Created")
             }
         }
         let authority = isSecure ? try TestAuthority() : nil
@@ -169,7 +169,7 @@ struct NeighbourTests {
             ] as [(String, UpstreamContent)] {
                 let sink = RecordingSink()
                 let outcome = try upstream.attempt(method, content: content, sink: sink)
-                #expect(outcome == .answered, "\(method) in round \(round): \(outcome)")
+                #expect(outcome == .responded, "\(method) in round \(round): \(outcome)")
                 #expect(sink.head?.status.code == 201)
                 if method != "GET" {
                     _ = try upstream.attempt("POST", "/refused", content: refused)
@@ -198,14 +198,14 @@ struct NeighbourTests {
         )
         settings.bucket.credentials = .file(key)
         let upstream = Upstream(settings)
-        #expect(try upstream.attempt("PUT", content: pattern(100)) == .answered)
+        #expect(try upstream.attempt("PUT", content: pattern(100)) == .responded)
         for trouble in BadNeighbour.Trouble.failures {
             try neighbour.become(trouble)
             let outcome = try upstream.attempt("PUT", content: pattern(100_000))
-            #expect(outcome != .answered || trouble == .noName, "\(trouble)")
+            #expect(outcome != .responded || trouble == .noName, "\(trouble)")
             try neighbour.become(nil)
             let next = try upstream.attempt("PUT", content: pattern(100_000))
-            #expect(next == .answered, "after \(trouble): \(next)")
+            #expect(next == .responded, "after \(trouble): \(next)")
         }
     }
 }

@@ -42,27 +42,27 @@ final class RecordingSink: ResponseSink {
 extension AttemptOutcome {
     var reason: String {
         switch self {
-        case .answered: ""
+        case .responded: ""
         case .notTried(let reason), .notReached(let reason, _), .noRoom(let reason),
-            .putOff(let reason, _), .redirected(let reason), .notForwarded(let reason),
+            .deferred(let reason, _), .redirected(let reason), .notForwarded(let reason),
             .indeterminate(let reason, _), .abandoned(let reason),
-            .unheard(let reason):
+            .undelivered(let reason):
             reason
         }
     }
     var timedOut: Bool {
         switch self {
         case .notReached(_, let timedOut), .indeterminate(_, let timedOut): timedOut
-        case .answered, .notTried, .noRoom, .putOff, .redirected, .notForwarded, .abandoned,
-            .unheard:
+        case .responded, .notTried, .noRoom, .deferred, .redirected, .notForwarded, .abandoned,
+            .undelivered:
             false
         }
     }
     var isNotReached: Bool { if case .notReached = self { true } else { false } }
     var isIndeterminate: Bool { if case .indeterminate = self { true } else { false } }
     var isPeerGone: Bool { if case .abandoned = self { true } else { false } }
-    var isPutOff: Bool { if case .putOff = self { true } else { false } }
-    var isUnheard: Bool { if case .unheard = self { true } else { false } }
+    var isDeferred: Bool { if case .deferred = self { true } else { false } }
+    var isUnheard: Bool { if case .undelivered = self { true } else { false } }
 }
 
 extension UpstreamRequest {

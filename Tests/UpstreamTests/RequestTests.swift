@@ -14,7 +14,7 @@ struct RequestTests {
         let origin = try LoopbackOrigin()
         let sink = RecordingSink()
         let outcome = try upstream(origin.base + base).attempt(request, sink: sink)
-        #expect(outcome == .answered)
+        #expect(outcome == .responded)
         return try #require(origin.requests.first)
     }
 
@@ -52,7 +52,7 @@ struct RequestTests {
     @Test("without a Host the base's authority is used")
     func host() throws {
         let origin = try LoopbackOrigin()
-        #expect(try upstream(origin.base).attempt("GET", "/") == .answered)
+        #expect(try upstream(origin.base).attempt("GET", "/") == .responded)
         #expect(origin.requests.first?.fieldLines == ["Host: 127.0.0.1:\(origin.port)"])
     }
 
@@ -125,14 +125,14 @@ struct RequestTests {
         let firsts = Mutex<[Int]>([])
         let origin = try LoopbackOrigin { connection in
             while true {
-                let first = connection.receive(atMost: 1 << 20)
+                let first = connection.receive(upTo: 1 << 20)
                 guard !first.isEmpty else { return }
                 let end = Data(first).range(of: Data("\r\n\r\n".utf8))
                 firsts.withLock { $0.append(end.map { first.count - $0.upperBound } ?? -1) }
                 // Only the last byte of the content is 0xff.
                 var last = first.last
                 while last != 0xff, last != nil { last = connection.receive().last }
-                try connection.answer("200 OK")
+                try connection.response("200 OK")
             }
         }
         let upstream = try upstream(origin.base)
@@ -144,7 +144,7 @@ struct RequestTests {
                 let content = marked(size, as: kinds[round % 3])
                 let began = ContinuousClock.now
                 let outcome = try upstream.attempt("PUT", content: content)
-                #expect(outcome == .answered)
+                #expect(outcome == .responded)
                 times.append(ContinuousClock.now - began)
             }
         }

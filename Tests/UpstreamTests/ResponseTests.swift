@@ -34,7 +34,7 @@ struct ResponseTests {
                 + "X-Folded: one\r\n  two\r\nX-High: \u{e9}\u{ff}\r\nContent-Encoding: gzip\r\n"
                 + "Content-Length: 4\r\n\r\n\u{1f}\u{8b}zz"
         )
-        #expect(outcome == .answered)
+        #expect(outcome == .responded)
         let head = try #require(sink.head)
         #expect(head.status.code == 299)
         #expect(head.status.reasonPhrase == "Rather Odd")
@@ -82,7 +82,7 @@ struct ResponseTests {
     )
     func framing(text: String, content: String, length: Int64?) throws {
         let (outcome, sink) = try exchange(text)
-        #expect(outcome == .answered)
+        #expect(outcome == .responded)
         #expect(sink.text == content)
         #expect(sink.contentLength == length)
         #expect(sink.head?.fields.contains { $0.name.rawName == "X-Trailer" } == false)
@@ -94,7 +94,7 @@ struct ResponseTests {
             "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n",
             method: "HEAD"
         )
-        #expect(outcome == .answered)
+        #expect(outcome == .responded)
         #expect(sink.head?.fields[.contentLength] == "1000")
         #expect(sink.contentLength == 1000)
     }
@@ -107,7 +107,7 @@ struct ResponseTests {
                 + "HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx",
             method: "POST"
         )
-        #expect(outcome == .answered)
+        #expect(outcome == .responded)
         #expect(sink.interim.map(\.status.code) == [103, 102])
         #expect(sink.interim.first?.fields.map(\.value) == ["</a>", "</b>"])
         #expect(sink.head?.status.code == 200)
@@ -174,7 +174,7 @@ struct ResponseTests {
             let origin = try LoopbackOrigin { connection in
                 _ = try connection.receiveHead()
                 _ = connection.receive()
-                try connection.answer("413 Too Large", content: "no")
+                try connection.response("413 Too Large", content: "no")
                 // Closed with unread content: the system sends a reset immediately.
             }
             let content =
@@ -184,7 +184,7 @@ struct ResponseTests {
                 }
             let sink = RecordingSink()
             let outcome = try upstream(origin.base).attempt("POST", content: content, sink: sink)
-            #expect(outcome == .answered, "round \(round)")
+            #expect(outcome == .responded, "round \(round)")
             #expect(sink.head?.status.code == 413)
             #expect(sink.text == "no")
         }
@@ -225,7 +225,7 @@ struct ResponseTests {
         #expect(write(ends[1], said, said.utf8.count) == said.utf8.count)
         close(ends[1])
         #expect(connection.context.closeSocket(ends[0]) == 0)
-        attempt.hearLastWords()
+        attempt.receiveLastResponse()
         #expect(sink.head?.status.code == status)
         #expect(sink.text == content)
         #expect(attempt.reading.isWhole == isWhole)

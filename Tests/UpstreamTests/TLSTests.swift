@@ -14,7 +14,7 @@ struct TLSTests {
         let server = try OpenSSLCommand(serving: authority.identity("localhost"))
         let upstream = try upstream(server.base, authority: authority.certificate)
         let sink = RecordingSink()
-        #expect(try upstream.attempt("GET", "/", sink: sink) == .answered)
+        #expect(try upstream.attempt("GET", "/", sink: sink) == .responded)
         #expect(sink.head?.status.code == 200)
         // The server receives the name by SNI and speaks HTTP/1.0, so the response ends with the connection.
         #expect(sink.text.contains("s_server"))
@@ -40,7 +40,7 @@ struct TLSTests {
         request.needsNewConnection = true
         for words in ["New, TLSv1.3", "Reused, TLSv1.3", "Reused, TLSv1.3"] {
             let sink = RecordingSink()
-            #expect(upstream.attempt(request, sink: sink) == .answered)
+            #expect(upstream.attempt(request, sink: sink) == .responded)
             #expect(sink.text.contains(words), "\(sink.text.prefix(2_000))")
         }
     }
@@ -73,7 +73,7 @@ struct TLSTests {
                 authority.certificate,
             ]
         )
-        let served = server.answerOnce(contentLength: 0, "HTTP/1.1 200 OK\r\n\r\n")
+        let served = server.respondOnce(contentLength: 0, "HTTP/1.1 200 OK\r\n\r\n")
         for _ in 0..<5 {
             let outcome = try upstream(server.base, authority: authority.certificate).attempt(
                 "POST",
@@ -143,7 +143,7 @@ struct TLSTests {
                 "-quiet", "-Verify", "1", "-verify_return_error", "-CAfile", authority.certificate,
             ]
         )
-        let served = server.answerOnce(
+        let served = server.respondOnce(
             contentLength: Int(length),
             "HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\nok"
         )
@@ -153,7 +153,7 @@ struct TLSTests {
             authority: authority.certificate,
             certificate: try authority.identity("client")
         ).attempt("POST", content: pattern(length), sink: sink)
-        #expect(outcome == .answered, "\(outcome)")
+        #expect(outcome == .responded, "\(outcome)")
         #expect(sink.text == "ok")
         let content = try eventually("the origin has read it") { served.content }
         #expect(content.count == Int(length))

@@ -35,7 +35,7 @@ struct WaitingTests {
         try LoopbackOrigin { connection in
             guard try connection.receiveRequest() != nil else { return }
             let wasDue = isDue.wait(until: .after(.seconds(300))) { $0 ? true : nil }
-            if wasDue == true { try connection.answer("201 Created") }
+            if wasDue == true { try connection.response("201 Created") }
         }
     }
 
@@ -53,7 +53,7 @@ struct WaitingTests {
             content: pattern(length),
             sink: sink
         )
-        #expect(outcome == .answered, "\(outcome)")
+        #expect(outcome == .responded, "\(outcome)")
         #expect(idleCalls >= 3)
     }
 
@@ -74,7 +74,7 @@ struct WaitingTests {
             content: pattern(300_000),
             sink: sink
         )
-        #expect(outcome == .answered, "\(outcome)")
+        #expect(outcome == .responded, "\(outcome)")
         #expect(idleCalls >= 2)
     }
 
@@ -87,7 +87,7 @@ struct WaitingTests {
             content: pattern(1_000_000),
             sink: sink
         )
-        #expect(outcome == .answered)
+        #expect(outcome == .responded)
         #expect(sink.calls >= 4)
     }
 }

@@ -90,15 +90,15 @@ package final class CurlConnection: @unchecked Sendable {
     }
 
     /// Returns why TLS failed in the last transfer, which ended with `end`, or nil if TLS did not fail.
-    package func tlsTrouble(of end: CurlEnd) -> TLSTrouble? {
+    package func tlsProblem(of end: CurlEnd) -> TLSProblem? {
         switch end {
         case .untrusted:
             var number = 0
             let code = spoolgate_curl_get_long(easy, CURLINFO_SSL_VERIFYRESULT, &number)
-            return TLSTrouble(verification: code == CURLE_OK ? number : 0, explanation(of: end))
+            return TLSProblem(verification: code == CURLE_OK ? number : 0, explanation(of: end))
         case .badAuthorities: return .authoritiesFile
         case .badCertificate: return .clientCertificate
-        case .noTLS: return TLSTrouble(handshake: explanation(of: end))
+        case .noTLS: return TLSProblem(handshake: explanation(of: end))
         case .timedOut: return explanation(of: end).contains("SSL") ? .silence : nil
         default: return nil
         }

@@ -54,7 +54,7 @@ package final class CurlContext {
             let size = socklen_t(MemoryLayout<Glibc.linger>.size)
             _ = setsockopt(socket, SOL_SOCKET, SO_LINGER, &linger, size)
         }
-        if let transfer { lastWords = transfer.awaitsAnswer ? Self.unread(socket) : [] }
+        if let transfer { lastWords = transfer.awaitsResponse ? Self.unread(socket) : [] }
         return close(socket)
     }
 
@@ -153,7 +153,7 @@ package protocol CurlTransfer: AnyObject {
     func restartContent() -> Bool
     /// Whether the unread bytes of a closed connection may be the response. Must be false with TLS, which encrypts the
     /// bytes.
-    var awaitsAnswer: Bool { get }
+    var awaitsResponse: Bool { get }
 }
 
 extension CurlConnection {

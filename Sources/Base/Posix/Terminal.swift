@@ -19,7 +19,7 @@ package struct Terminal: Sendable {
     package var isThere: Bool { isatty(number) == 1 }
 
     /// Whether this process is in the foreground process group.
-    package var isInFront: Bool { tcgetpgrp(number) == getpgrp() }
+    package var isInForeground: Bool { tcgetpgrp(number) == getpgrp() }
 
     /// The terminal's size, or nil if the output is not a terminal or the size is unknown.
     package var size: Size? {

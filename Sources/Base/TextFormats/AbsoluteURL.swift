@@ -22,8 +22,8 @@ package struct AbsoluteURL {
         guard scheme == "https" || scheme == "http", !authority.isEmpty else { return nil }
         let parts = authority.hostAndPort
         let host = String(decoding: parts.host, as: UTF8.self)
-        let told = String(decoding: parts.port ?? [], as: UTF8.self)
-        let port = told.isEmpty ? (scheme == "https" ? "443" : "80") : told
+        let stated = String(decoding: parts.port ?? [], as: UTF8.self)
+        let port = stated.isEmpty ? (scheme == "https" ? "443" : "80") : stated
         origin = [scheme, host.lowercased(), port]
         let path = String(decoding: rest[authority.endIndex...], as: UTF8.self)
         self.path = path.hasPrefix("/") ? path : "/" + path

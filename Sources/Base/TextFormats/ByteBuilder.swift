@@ -37,9 +37,9 @@
         body(start)
     }
 
-    /// Removes all bytes, and keeps memory for at most `most` bytes.
-    package mutating func removeAll(keeping most: Int) {
-        if room > most { self = ByteBuilder(room: most) }
+    /// Removes all bytes, and keeps memory for at most `maximum` bytes.
+    package mutating func removeAll(keeping maximum: Int) {
+        if room > maximum { self = ByteBuilder(room: maximum) }
         used = 0
     }
 
@@ -95,9 +95,9 @@ extension ByteBuilder {
     /// Appends a number in decimal.
     @inlinable package mutating func put(decimal number: Int64) {
         // The number of characters in the type's smallest number, including the sign.
-        let most = 20
-        let room = place(most)
-        var start = most
+        let maximum = 20
+        let room = place(maximum)
+        var start = maximum
         var rest = number.magnitude
         repeat {
             start -= 1
@@ -108,7 +108,7 @@ extension ByteBuilder {
             start -= 1
             room[start] = UInt8(ascii: "-")
         }
-        room.update(from: room + start, count: most - start)
+        room.update(from: room + start, count: maximum - start)
         used -= start
     }
 }

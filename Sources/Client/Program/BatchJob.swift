@@ -56,7 +56,7 @@ struct BatchCount: Equatable, Sendable {
 /// Each of the concurrent jobs has its own thread; another thread handles signals and pauses the uploads.
 final class BatchJob: Sendable {
     private enum Outcome {
-        case accepted(Transfer.Answer)
+        case accepted(Transfer.Response)
         case skipped
         case failed(Ending.Code, String, status: Int?)
         /// The command was asked to stop.
@@ -76,7 +76,7 @@ final class BatchJob: Sendable {
     }
 
     /// The number of successive failures that, after `patience`, leave the remaining files for the next run.
-    private static let mostUnlucky = 16
+    private static let maximumUnlucky = 16
 
     private let files: [UploadSource]
     private let options: BatchOptions
@@ -115,7 +115,7 @@ final class BatchJob: Sendable {
     ///
     /// - Throws: `SystemError` if the journal cannot be read or written; in that case, no more files are sent.
     func perform() throws(SystemError) -> BatchCount {
-        interruption.onAsked { [self] in pauseAll() }
+        interruption.onRequest { [self] in pauseAll() }
         for slot in 1..<threads {
             do throws(SystemError) {
                 try SpoolgatePosix.Thread.start(name: "job", stackSize: 512 * 1024) { [self] in
@@ -136,7 +136,7 @@ final class BatchJob: Sendable {
     }
 
     private var isStopped: Bool {
-        interruption.isAsked || state.updateQuietly { $0.fault != nil }
+        interruption.isRequested || state.updateQuietly { $0.fault != nil }
     }
 
     private func pauseAll() {
@@ -155,7 +155,7 @@ final class BatchJob: Sendable {
 
     private func next() -> UploadSource? {
         state.updateQuietly { state in
-            let isLost = state.unlucky >= Self.mostUnlucky && state.patience.hasPassed
+            let isLost = state.unlucky >= Self.maximumUnlucky && state.patience.hasPassed
             guard state.next < files.count, !isLost else { return nil }
             defer { state.next += 1 }
             return files[state.next]
@@ -179,8 +179,8 @@ final class BatchJob: Sendable {
             state.patience = .after(retryFor)
         }
         switch outcome {
-        case .accepted(let answer):
-            report.end(slot, source, status: answer.status.code, code: 0, place: answer.place)
+        case .accepted(let response):
+            report.end(slot, source, status: response.status.code, code: 0, place: response.place)
         case .skipped: report.end(slot, source, status: nil, code: 0, wasTaken: true)
         case .failed(let code, let sentence, let status):
             report.end(slot, source, status: status, code: code.rawValue, reason: sentence)
@@ -230,9 +230,9 @@ final class BatchJob: Sendable {
                 ?? session.upload(source.body, to: source.url, options: upload, onEvent: handler)
             state.updateQuietly { $0.running[slot] = transfer }
             defer { state.updateQuietly { $0.running[slot] = nil } }
-            let answer = try transfer.perform(unless: { isStopped })
+            let response = try transfer.perform(unless: { isStopped })
             note(.done(key, sent.updateQuietly { $0 }))
-            return .accepted(answer)
+            return .accepted(response)
         } catch let error as TransferError {
             return failed(error, key, entry)
         } catch {
@@ -258,7 +258,7 @@ final class BatchJob: Sendable {
         )
         // The command line is right for other files, so this is not a usage error.
         let code: Ending.Code = error.code == .usage ? .refused : error.code
-        return .failed(code, sentence, status: error.answer?.status.code)
+        return .failed(code, sentence, status: error.response?.status.code)
     }
 
     private func take(
@@ -269,7 +269,7 @@ final class BatchJob: Sendable {
     ) {
         switch event {
         case .resumable(let token):
-            if let told = token.fingerprint { sent.updateQuietly { $0 = told } }
+            if let stated = token.fingerprint { sent.updateQuietly { $0 = stated } }
             note(.token(key, token.text), isDurable: token.mayBeComplete)
         case .progress(let progress):
             if report.note(slot, progress) {

@@ -63,7 +63,7 @@ final class BatchReport: Sendable {
             state.slots[slot] = own
             return (isMore, isDue)
         }
-        if isDue { tell("progress", slot, progress.members) }
+        if isDue { report("progress", slot, progress.members) }
         return isMore
     }
 
@@ -71,11 +71,11 @@ final class BatchReport: Sendable {
     func wait(_ slot: Int, _ duration: Duration, _ reason: String) {
         state.updateQuietly { $0.slots[slot]?.line.wait(until: .after(duration), reason) }
         let milliseconds = JSON.integer(duration.wholeMilliseconds)
-        tell("waiting", slot, [("milliseconds", milliseconds), ("reason", .string(reason))])
+        report("waiting", slot, [("milliseconds", milliseconds), ("reason", .string(reason))])
     }
 
     func beginAnew(_ slot: Int, _ reason: String) {
-        tell("begun-anew", slot, [("reason", .string(reason))])
+        report("begun-anew", slot, [("reason", .string(reason))])
         let file = state.updateQuietly { $0.slots[slot]?.file } ?? ""
         if form == .lines { say("\(file): \(reason)") }
     }
@@ -94,7 +94,7 @@ final class BatchReport: Sendable {
         place: String? = nil,
         wasTaken: Bool = false
     ) {
-        tell(
+        report(
             "end",
             slot,
             [
@@ -135,7 +135,7 @@ final class BatchReport: Sendable {
         case .lines:
             let line = "\(UploadCommand.name): \(sentence)".forTerminal
             state.update { $0.sentences.append(line) }
-        case .none: if isFault { UploadCommand.tell(sentence) }
+        case .none: if isFault { UploadCommand.report(sentence) }
         case .json:
             guard isFault else { return }
             let event = ("event", JSON.string("message"))
@@ -166,7 +166,7 @@ final class BatchReport: Sendable {
         }
     }
 
-    private func tell(_ event: String, _ slot: Int, _ members: [(name: String, value: JSON)]) {
+    private func report(_ event: String, _ slot: Int, _ members: [(name: String, value: JSON)]) {
         guard form == .json else { return }
         let file = state.updateQuietly { $0.slots[slot]?.file } ?? ""
         let line = JSON.versioned(

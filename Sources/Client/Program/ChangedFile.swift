@@ -21,8 +21,8 @@ enum ChangedFile: String, CaseIterable, ExpressibleByArgument {
         for source: UploadSource,
         _ options: Upload.Options
     ) throws(TransferError) -> Upload.Token? {
-        guard self == .anew, let token, let told = token.fingerprint,
-            let present = source.fingerprint, told != present
+        guard self == .anew, let token, let stated = token.fingerprint,
+            let present = source.fingerprint, stated != present
         else { return token }
         if token.mayBeComplete, try !Upload.isPartial(token, options: options) {
             throw TransferError(

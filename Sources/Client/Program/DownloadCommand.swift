@@ -54,7 +54,7 @@ struct DownloadCommand: ParsableCommand {
     }
 
     func run() throws {
-        if options.list { return try TransferListing.tell(.download) }
+        if options.list { return try TransferListing.report(.download) }
         guard let file, let url else { return }
         let interruption = try Interruption()
         var download = Download.Options()

@@ -41,11 +41,11 @@ struct DownloadJob {
         } else {
             download = Download(url, to: destination, options: options, onEvent: handler)
         }
-        interruption.onAsked { download.requestPause() }
+        interruption.onRequest { download.requestPause() }
         do throws(TransferError) {
-            let answer = try download.perform(unless: { interruption.isAsked })
+            let response = try download.perform(unless: { interruption.isRequested })
             file?.remove()
-            report.end(status: answer.status.code, code: 0, reason: nil)
+            report.end(status: response.status.code, code: 0, reason: nil)
         } catch {
             throw failed(error, hasToken: download.token != nil)
         }
@@ -64,7 +64,7 @@ struct DownloadJob {
     }
 
     private static func handOver(_ bytes: [UInt8]) throws {
-        guard AnswerOutput.write(bytes) else { throw SystemError("write", on: "standard output") }
+        guard ResponseOutput.write(bytes) else { throw SystemError("write", on: "standard output") }
     }
 
     private func failed(_ error: TransferError, hasToken: Bool) -> Ending {
@@ -78,8 +78,8 @@ struct DownloadJob {
         } else {
             file?.remove()
         }
-        if let answer = error.answer, target.path != "-" { AnswerOutput.write(answer) }
-        report.end(status: error.answer?.status.code, code: code.rawValue, reason: sentence)
+        if let response = error.response, target.path != "-" { ResponseOutput.write(response) }
+        report.end(status: error.response?.status.code, code: code.rawValue, reason: sentence)
         return Ending(code, sentence)
     }
 }

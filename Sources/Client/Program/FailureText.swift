@@ -15,7 +15,7 @@ enum FailureText {
         isPlain: Bool
     ) -> String {
         let remedy: String? =
-            switch (error.kind, error.answer?.status.code) {
+            switch (error.kind, error.response?.status.code) {
             case (.paused, _): "; run the same command again to continue"
             case (.changed, _): " (after --cancel, or with --changed anew)"
             case (.unknownOutcome, _): "; --cancel removes its state, and the next run starts again"
@@ -24,7 +24,7 @@ enum FailureText {
             case (.refused, 401) where options.isAnonymous:
                 "; use --netrc for a user and password in ~/.netrc, or -H for an Authorization field"
             case (.refused, 401): "; check the user and the password"
-            case (.refused, _) where error.answer?.namesTus == true:
+            case (.refused, _) where error.response?.namesTus == true:
                 "; this server speaks tus, but this command supports only the IETF protocol"
             case (.refused, 412) where isPlain:
                 "; if the server accepts only resumable uploads, use --creation careful"

@@ -7,7 +7,7 @@ import SpoolgatePosix
 
 final class Interruption: Sendable {
     private struct State {
-        var isAsked = false
+        var isRequested = false
         var action: (@Sendable () -> Void)?
     }
 
@@ -24,8 +24,8 @@ final class Interruption: Sendable {
                 while true {
                     guard ending.contains(signals.next()) else { continue }
                     let isSecond = state.update { state in
-                        defer { state.isAsked = true }
-                        return state.isAsked
+                        defer { state.isRequested = true }
+                        return state.isRequested
                     }
                     if isSecond { _exit(Ending.Code.later.rawValue) }
                     state.update { $0.action }?()
@@ -36,34 +36,34 @@ final class Interruption: Sendable {
         }
     }
 
-    var isAsked: Bool { state.updateQuietly(\.isAsked) }
+    var isRequested: Bool { state.updateQuietly(\.isRequested) }
 
     /// Calls `action` at the first signal, or at once if a signal has already been received.
-    func onAsked(_ action: @escaping @Sendable () -> Void) {
-        let isAsked = state.update { state in
+    func onRequest(_ action: @escaping @Sendable () -> Void) {
+        let isRequested = state.update { state in
             state.action = action
-            return state.isAsked
+            return state.isRequested
         }
-        if isAsked { action() }
+        if isRequested { action() }
     }
 
     /// Waits until a time of the wall clock, even if the clock is set during the wait.
     ///
     /// Returns nil if the transfer may start, or, if a signal arrives first, a sentence that says why `what` does not.
-    /// A `moment` of nil means at once. `told` is called before a wait, with the duration and the reason.
+    /// A `moment` of nil means at once. `notify` is called before a wait, with the duration and the reason.
     func wait(
         until moment: WallTime?,
         toBegin what: String,
-        _ told: (Duration, String) -> Void
+        _ notify: (Duration, String) -> Void
     ) -> String? {
         guard let moment, moment > .now else { return nil }
         let seconds = moment.seconds - WallTime.now.seconds
-        told(.seconds(seconds), "the start time is \(moment)")
-        while !isAsked {
+        notify(.seconds(seconds), "the start time is \(moment)")
+        while !isRequested {
             let left = moment.seconds - WallTime.now.seconds
             guard left > 0 else { return nil }
             _ = state.wait(until: .after(.seconds(min(left, 10))), isQuiet: true) {
-                $0.isAsked ? true : nil
+                $0.isRequested ? true : nil
             }
         }
         return "stopped before \(moment), the start time of \(what)"

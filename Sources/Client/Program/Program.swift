@@ -51,7 +51,7 @@ extension ParsableCommand {
             try command.run()
             return 0
         } catch let ending as Ending {
-            if let sentence = ending.sentence { tell(sentence) }
+            if let sentence = ending.sentence { report(sentence) }
             return ending.code.rawValue
         } catch {
             let code = exitCode(for: error)
@@ -66,7 +66,7 @@ extension ParsableCommand {
     }
 
     /// Prints one line on standard error, with the command's name.
-    static func tell(_ sentence: String) {
+    static func report(_ sentence: String) {
         // A failure cannot be reported.
         try? StandardError().write(line: "\(name): \(sentence.forTerminal)", .error)
     }

@@ -43,13 +43,13 @@ final class ProgressReport: Sendable {
             if isDue { state.nextJSON = .after(.seconds(1)) }
             return isDue
         }
-        if isDue { tell("progress", progress.members) }
+        if isDue { report("progress", progress.members) }
     }
 
     /// Records that the transfer waits before its next attempt, for how long and why.
     func wait(_ duration: Duration, _ reason: String) {
         state.updateQuietly { $0.line.wait(until: .after(duration), reason) }
-        tell(
+        report(
             "waiting",
             [
                 ("milliseconds", .integer(duration.wholeMilliseconds)), ("reason", .string(reason)),
@@ -59,7 +59,7 @@ final class ProgressReport: Sendable {
 
     func beginAnew(_ reason: String) {
         say(reason)
-        tell("begun-anew", [("reason", .string(reason))])
+        report("begun-anew", [("reason", .string(reason))])
     }
 
     /// Prints a message above the line if a line is shown.
@@ -75,7 +75,7 @@ final class ProgressReport: Sendable {
             state.update { $0.isEnded = true }
             _ = state.wait(until: .after(.seconds(2))) { $0.isTakenAway ? true : nil }
         }
-        tell(
+        report(
             "end",
             [
                 ("status", status.map { .integer(Int64($0)) } ?? .null),
@@ -85,7 +85,7 @@ final class ProgressReport: Sendable {
         )
     }
 
-    private func tell(_ event: String, _ members: [(name: String, value: JSON)]) {
+    private func report(_ event: String, _ members: [(name: String, value: JSON)]) {
         guard form == .json else { return }
         let named: [(name: String, value: JSON)] = file.map { [("file", .string($0))] } ?? []
         let line = JSON.versioned([("event", .string(event))] + named + members)

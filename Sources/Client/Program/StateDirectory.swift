@@ -14,9 +14,9 @@ struct StateDirectory {
     init(environment: (String) -> String? = Listener.processEnvironment) throws(Ending) {
         // If there are several directories, systemd separates them with colons.
         let ofService = environment("STATE_DIRECTORY")?.split(separator: ":").first.map(String.init)
-        let told = [environment("XDG_STATE_HOME"), ofService].compactMap { $0 }
+        let stated = [environment("XDG_STATE_HOME"), ofService].compactMap { $0 }
             .first { $0.isAbsolutePath }
-        guard let home = told ?? HomeDirectory.path(environment).map({ $0 + "/.local/state" })
+        guard let home = stated ?? HomeDirectory.path(environment).map({ $0 + "/.local/state" })
         else {
             throw Ending(
                 .usage,

@@ -13,7 +13,7 @@ final class TerminalLines: @unchecked Sendable {
     /// Replaces the drawn lines; `lines` returns at most `rows` lines.
     func draw(_ lines: (_ size: (columns: Int, rows: Int)) -> [String]) {
         // A background process must not write to the terminal.
-        guard Terminal.errors.isInFront else { return }
+        guard Terminal.errors.isInForeground else { return }
         let size = size
         let lines = lines(size)
         let text = lines.joined(separator: "\u{1b}[K\r\n")

@@ -5,7 +5,7 @@ import SpoolgateTextFormats
 
 enum TransferListing {
     /// Prints one line for each transfer, oldest first, or a message on standard error if there are none.
-    static func tell(_ kind: TransferState.Kind) throws(Ending) {
+    static func report(_ kind: TransferState.Kind) throws(Ending) {
         let states = try StateDirectory()
         let transfers = try states.all().filter { $0.state.kind == kind }
         let journals = kind == .upload ? try states.journals() : []

@@ -13,7 +13,7 @@ enum TreeFileKind: Equatable {
     static func of(
         _ path: FilePath,
         isFollowing: Bool
-    ) throws(SystemError) -> Seen {
+    ) throws(SystemError) -> Evidence {
         var status = stat()
         let result = path.withPointer { isFollowing ? stat($0, &status) : lstat($0, &status) }
         guard result == 0 else { throw SystemError(isFollowing ? "stat" : "lstat", on: path.shown) }
@@ -26,10 +26,10 @@ enum TreeFileKind: Equatable {
             case S_IFSOCK: .special("a socket")
             default: .special("a device")
             }
-        return Seen(kind: kind, identity: FileIdentity(status), size: Int64(status.st_size))
+        return Evidence(kind: kind, identity: FileIdentity(status), size: Int64(status.st_size))
     }
 
-    struct Seen {
+    struct Evidence {
         var kind: TreeFileKind
         var identity: FileIdentity
         /// The size in bytes, for a regular file.

@@ -192,7 +192,7 @@ struct UploadCommand: ParsableCommand {
     }
 
     func run() throws {
-        if options.list { return try TransferListing.tell(.upload) }
+        if options.list { return try TransferListing.report(.upload) }
         let interruption = try Interruption()
         let request = request()
         if options.cancel { return try cancel(request, interruption) }
@@ -284,18 +284,18 @@ struct UploadCommand: ParsableCommand {
                 count.later = sources.files.count
             }
             count.refused += sources.failures.count
-            let isOver = count.refused == 0 && count.later == 0
+            let exceeds = count.refused == 0 && count.later == 0
             // Without entries the journal is not needed, unless the run was stopped before its start time.
             let isEmpty = journal.content.entries.isEmpty && stopped == nil
-            if isOver || isEmpty { try journal.finish() } else { try journal.sync() }
+            if exceeds || isEmpty { try journal.finish() } else { try journal.sync() }
         } catch {
             _ = report.end(count, code: Ending.Code.later.rawValue, "")
             throw Ending(.later, "\(error); the command cannot continue without its journal")
         }
         let code: Ending.Code? = count.refused > 0 ? .refused : count.later > 0 ? .later : nil
         let summary = count.summary(seconds: Int64(watch.nanoseconds / 1_000_000_000))
-        let told = report.end(count, code: code?.rawValue ?? 0, summary)
-        if let code { throw Ending(code, told) }
+        let stated = report.end(count, code: code?.rawValue ?? 0, summary)
+        if let code { throw Ending(code, stated) }
     }
 
     // MARK: Giving up
@@ -354,7 +354,7 @@ struct UploadCommand: ParsableCommand {
             } catch {
                 code = error.mayWorkLater || code == .later ? .later : .refused
                 let end = error.mayWorkLater ? "" : ", but its local state is removed"
-                Self.tell("\(FilePath(text: key.path).shown): \(error.reason)\(end)")
+                Self.report("\(FilePath(text: key.path).shown): \(error.reason)\(end)")
             }
         }
         return code

@@ -66,7 +66,7 @@ struct UploadJob {
             throw ended(.usage, "--digest: \(source.shown) cannot be read twice")
         }
         do throws(SystemError) {
-            if let value = try FileDigest.value(of: path, isStopped: { interruption.isAsked }) {
+            if let value = try FileDigest.value(of: path, isStopped: { interruption.isRequested }) {
                 return value
             }
         } catch {
@@ -89,9 +89,9 @@ struct UploadJob {
         } else {
             upload = Upload(source.body, to: source.url, options: options, onEvent: handler)
         }
-        interruption.onAsked { upload.requestPause() }
+        interruption.onRequest { upload.requestPause() }
         do throws(TransferError) {
-            taken(try upload.perform(unless: { interruption.isAsked }), watch, begun)
+            taken(try upload.perform(unless: { interruption.isRequested }), watch, begun)
         } catch {
             throw failed(error)
         }
@@ -112,22 +112,22 @@ struct UploadJob {
         }
     }
 
-    private func taken(_ answer: Transfer.Answer, _ watch: Stopwatch, _ begun: Int64) {
+    private func taken(_ response: Transfer.Response, _ watch: Stopwatch, _ begun: Int64) {
         file.remove()
         let size = file.state.total ?? file.state.received
-        report.end(status: answer.status.code, code: 0, reason: nil, place: answer.place)
-        AnswerOutput.write(answer)
-        if let place = answer.place, !report.isJSON {
-            UploadCommand.tell("the server accepted \(source.name) and redirects to \(place)")
+        report.end(status: response.status.code, code: 0, reason: nil, place: response.place)
+        ResponseOutput.write(response)
+        if let place = response.place, !report.isJSON {
+            UploadCommand.report("the server accepted \(source.name) and redirects to \(place)")
         }
-        if answer.isLost {
-            UploadCommand.tell(
+        if response.isLost {
+            UploadCommand.report(
                 "the server accepted \(source.name), but its response is no longer available"
             )
         } else if report.isForPerson {
             let seconds = max(1, Int64(watch.nanoseconds / 1_000_000_000))
             let rate = ByteSize.rounded((size - begun) / seconds)
-            let phrase = "\(answer.status.code) \(answer.status.reasonPhrase)"
+            let phrase = "\(response.status.code) \(response.status.reasonPhrase)"
             let text =
                 "\(source.name): \(ByteSize.rounded(size)) uploaded in \(TransferLine.time(seconds)), "
                 + "\(rate)/s: \(phrase)"
@@ -143,11 +143,11 @@ struct UploadJob {
         )
         if error.kind == .unknownOutcome { file.state.unknownOutcome = error.reason }
         file.state.token = error.token?.text
-        if let answer = error.answer { AnswerOutput.write(answer) }
+        if let response = error.response { ResponseOutput.write(response) }
         return ended(
             error.code,
             sentence,
-            status: error.answer?.status.code,
+            status: error.response?.status.code,
             keepsState: error.kind == .redirected
         )
     }

@@ -111,7 +111,7 @@ struct UploadSources {
         }
     }
 
-    private mutating func look(at path: FilePath) -> TreeFileKind.Seen? {
+    private mutating func look(at path: FilePath) -> TreeFileKind.Evidence? {
         do throws(SystemError) { return try TreeFileKind.of(path, isFollowing: true) } catch {
             failures.append("\(error); name an existing file")
             return nil

@@ -35,7 +35,7 @@ final class Cancellation: TransferRun {
         self.fields = fields
         exchange = ServerExchange(
             options.connection,
-            answerLimit: 4096,
+            responseLimit: 4096,
             control: control,
             connections: connections
         )
@@ -45,9 +45,9 @@ final class Cancellation: TransferRun {
     /// Blocks until the server confirms the cancellation.
     func run() throws(TransferError) {
         while true {
-            let (answer, read) = try ask(.delete)
+            let (response, read) = try send(.delete)
             let reason = "\(name) returned \(read.status)"
-            switch Verdict(of: read, to: .cancellation, by: options.method) {
+            switch Decision(of: read, to: .cancellation, by: options.method) {
             case .final, .gone: return
             case .unconfirmed:
                 if try isGone() { return }
@@ -55,18 +55,18 @@ final class Cancellation: TransferRun {
                     .unsupported,
                     "\(reason), but the upload may still exist; check whether the network requires a "
                         + "login",
-                    answer
+                    response
                 )
             case .redirected:
-                let place = answer.location(from: url)
+                let place = response.location(from: url)
                 throw error(
                     .redirected,
                     "\(reason)\(place.map { ", a redirect to \($0.text)" } ?? "")"
                         + "; redirects are not followed, and the upload remains",
-                    answer
+                    response
                 )
-            case .later: try wait(reason, answer, read.retryAfter)
-            default: throw error(.refused, "\(reason); the upload remains", answer)
+            case .later: try wait(reason, response, read.retryAfter)
+            default: throw error(.refused, "\(reason); the upload remains", response)
             }
         }
     }
@@ -74,15 +74,15 @@ final class Cancellation: TransferRun {
     /// Returns whether the server lacks a part of the body; blocks until the server has responded.
     func isPartial() throws(TransferError) -> Bool {
         while true {
-            let (answer, read) = try ask(.head)
-            switch Verdict(of: read, to: .retrieval, by: options.method) {
+            let (response, read) = try send(.head)
+            switch Decision(of: read, to: .retrieval, by: options.method) {
             case .acknowledged(let offset):
                 let length = token.length ?? read.length
                 return read.isComplete == false && length.map { offset ?? $0 < $0 } ?? false
             case .later:
                 let reason =
                     "the offset retrieval by HEAD \(url.text) returned \(read.status)"
-                try wait(reason, answer, read.retryAfter)
+                try wait(reason, response, read.retryAfter)
             default: return false
             }
         }
@@ -90,26 +90,26 @@ final class Cancellation: TransferRun {
 
     private func isGone() throws(TransferError) -> Bool {
         while true {
-            let (answer, read) = try ask(.head)
-            guard Verdict(of: read, to: .retrieval, by: options.method) == .later else {
+            let (response, read) = try send(.head)
+            guard Decision(of: read, to: .retrieval, by: options.method) == .later else {
                 return [404, 410].contains(read.status)
             }
             let reason = "\(name): the check by HEAD returned \(read.status)"
-            try wait(reason, answer, read.retryAfter)
+            try wait(reason, response, read.retryAfter)
         }
     }
 
     /// Repeats a request until a response arrives.
-    private func ask(
+    private func send(
         _ method: HTTPRequest.Method
-    ) throws(TransferError) -> (Transfer.Answer, UploadAnswer) {
+    ) throws(TransferError) -> (Transfer.Response, ServerResponse) {
         while true {
             let result = exchange.send(method, url, fields)
-            if let answered = result.answered { return answered }
+            if let responded = result.responded { return responded }
             try wait(after: result.fault, name)
         }
     }
 
     /// A cancellation reports no events.
-    func tellWaiting(_ pause: Duration, reason: String) {}
+    func reportWaiting(_ pause: Duration, reason: String) {}
 }

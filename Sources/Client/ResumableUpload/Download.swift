@@ -62,7 +62,7 @@ public final class Download: Sendable {
                     options: options,
                     control: transfer.control,
                     connections: transfer.connections,
-                    tell: transfer.tell
+                    report: transfer.report
                 ).run()
             } catch {
                 // The token would lead to the same error again.
@@ -106,7 +106,7 @@ public final class Download: Sendable {
     /// response with the remaining content.
     ///
     /// Nil before the first bytes arrive, and for other destinations.
-    public var answer: Transfer.Answer? { channel.answer }
+    public var response: Transfer.Response? { channel.response }
 
     /// Downloads all content, and returns the status and fields of the last response.
     ///
@@ -114,7 +114,7 @@ public final class Download: Sendable {
     ///
     /// - Throws: `TransferError` if the download did not complete, of kind `.invalid` for `.body`; `CancellationError`
     ///   if the task was cancelled.
-    public func run() async throws -> Transfer.Answer {
+    public func run() async throws -> Transfer.Response {
         if isBody { throw noRun }
         return try await transfer.run()
     }
@@ -123,7 +123,7 @@ public final class Download: Sendable {
     ///
     /// - Returns: the status and fields of the last response.
     /// - Throws: the reason if the download did not complete; `token` resumes it.
-    public func perform() throws(TransferError) -> Transfer.Answer {
+    public func perform() throws(TransferError) -> Transfer.Response {
         try perform(unless: { false })
     }
 
@@ -131,7 +131,7 @@ public final class Download: Sendable {
     ///
     /// `isStopped` is called once, just after the run begins, and returns true to pause it. From then on, another
     /// thread can pause the run with `requestPause`.
-    package func perform(unless isStopped: () -> Bool) throws(TransferError) -> Transfer.Answer {
+    package func perform(unless isStopped: () -> Bool) throws(TransferError) -> Transfer.Response {
         if isBody { throw noRun }
         return try transfer.perform(unless: isStopped)
     }
@@ -143,7 +143,7 @@ public final class Download: Sendable {
     }
 
     /// Asks the current run to end like `pause`, but returns before it has ended.
-    public func requestPause() { transfer.control.ask(.pause) }
+    public func requestPause() { transfer.control.request(.pause) }
 
     // MARK: The body
 

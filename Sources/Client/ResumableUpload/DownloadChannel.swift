@@ -16,7 +16,7 @@ final class DownloadChannel: Sendable {
         var isClosed = false
         var end: Result<Void, any Error>?
         var reader: CheckedContinuation<[UInt8]?, any Error>?
-        var answer: Transfer.Answer?
+        var response: Transfer.Response?
 
         /// Removes the next piece, or returns the end (a nil piece or an error); nil if the reader must wait.
         mutating func next() -> Result<[UInt8]?, any Error>? {
@@ -43,7 +43,7 @@ final class DownloadChannel: Sendable {
     private let state = Monitor(State())
 
     /// The response whose content passes through the channel; nil before its first bytes.
-    var answer: Transfer.Answer? { state.updateQuietly(\.answer) }
+    var response: Transfer.Response? { state.updateQuietly(\.response) }
 
     /// The offset of the next byte to give to the reader.
     var given: Int64 { state.updateQuietly(\.given) }
@@ -52,7 +52,7 @@ final class DownloadChannel: Sendable {
 
     func begin(at offset: Int64) { state.updateQuietly { $0.given = offset } }
 
-    func note(_ answer: Transfer.Answer) { state.updateQuietly { $0.answer = answer } }
+    func note(_ response: Transfer.Response) { state.updateQuietly { $0.response = response } }
 
     /// Adds bytes, waiting while the buffer is full; returns false after `close`, or if `isStopped` returned true.
     func add(_ bytes: [UInt8], isStopped: () -> Bool) -> Bool {

@@ -97,8 +97,8 @@ final class DownloadPlace {
         return true
     }
 
-    func note(_ answer: Transfer.Answer) {
-        if case .body(let channel) = kind { channel.note(answer) }
+    func note(_ response: Transfer.Response) {
+        if case .body(let channel) = kind { channel.note(response) }
     }
 
     func take(_ bytes: UnsafeRawBufferPointer) throws(ContentFault) {

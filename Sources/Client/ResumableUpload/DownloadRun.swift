@@ -17,7 +17,7 @@ final class DownloadRun: TransferRun {
     private let options: Download.Options
     let control: TransferControl
     private let exchange: ServerExchange
-    private let tell: (Download.Event) -> Void
+    private let report: (Download.Event) -> Void
     private let place: DownloadPlace
     var patience: RetryBackoff
 
@@ -39,7 +39,7 @@ final class DownloadRun: TransferRun {
     private var nextProgress = Deadline.after(.zero)
     private var nextSync = Deadline.after(.seconds(1))
 
-    private static let answerLimit = 64 << 10
+    private static let responseLimit = 64 << 10
     /// The number of mismatching parts to tolerate; one more ends the download.
     private static let mismatchLimit = 2
     var name: String { "the download of \(source.text)" }
@@ -55,15 +55,15 @@ final class DownloadRun: TransferRun {
         options: Download.Options,
         control: TransferControl,
         connections: ConnectionPool,
-        tell: @escaping (Download.Event) -> Void
+        report: @escaping (Download.Event) -> Void
     ) throws(TransferError) {
         self.source = source
         self.options = options
         self.control = control
-        self.tell = tell
+        self.report = report
         exchange = ServerExchange(
             options.connection,
-            answerLimit: 0,
+            responseLimit: 0,
             control: control,
             connections: connections
         )
@@ -88,12 +88,12 @@ final class DownloadRun: TransferRun {
         }
     }
 
-    func run() throws(TransferError) -> Transfer.Answer {
+    func run() throws(TransferError) -> Transfer.Response {
         do throws(TransferError) {
             if let loss = place.loss { try restart(loss) }
             while true {
                 try checkWish()
-                if let answer = try ask() { return answer }
+                if let response = try send() { return response }
             }
         } catch {
             if place.offset == 0, !error.mayWorkLater { place.discard() }
@@ -101,7 +101,7 @@ final class DownloadRun: TransferRun {
         }
     }
 
-    private func ask() throws(TransferError) -> Transfer.Answer? {
+    private func send() throws(TransferError) -> Transfer.Response? {
         if begun?.validator == nil, place.offset > 0 { try restart(Representation.absence) }
         var fields = options.fields
         // Offsets count bytes without a content coding.
@@ -133,7 +133,7 @@ final class DownloadRun: TransferRun {
         return try judged(result)
     }
 
-    private func judged(_ result: ExchangeResult) throws(TransferError) -> Transfer.Answer? {
+    private func judged(_ result: ExchangeResult) throws(TransferError) -> Transfer.Response? {
         guard let head = result.head else {
             try wait(after: result.fault, name)
             return nil
@@ -150,10 +150,10 @@ final class DownloadRun: TransferRun {
     }
 
     /// Handles a response without content of the representation, such as an error.
-    private func judged(_ head: ResponseHead, _ told: Duration?) throws(TransferError) -> Transfer
-        .Answer?
+    private func judged(_ head: ResponseHead, _ stated: Duration?) throws(TransferError) -> Transfer
+        .Response?
     {
-        let answer = Transfer.Answer(status: head.status, fields: head.fields, content: kept)
+        let response = Transfer.Response(status: head.status, fields: head.fields, content: kept)
         let reason = "\(name) returned \(head.status.code)"
         switch head.status.code {
         case 416:
@@ -161,20 +161,20 @@ final class DownloadRun: TransferRun {
             let difference = begun?.difference(from: Representation(head.fields, total: total))
             if total == place.offset, begun != nil, difference == nil { return try finish(head) }
             try comeAgain(difference ?? "the server has no bytes from \(place.offset) on")
-        case 408, 425, 429, 500, 502, 503, 504, 507: try wait(reason, answer, told)
+        case 408, 425, 429, 500, 502, 503, 504, 507: try wait(reason, response, stated)
         case 300..<400:
-            let place = answer.redirection(from: source)
+            let place = response.redirection(from: source)
             throw error(
                 .redirected,
                 "\(name) was redirected with \(head.status.code) \(place)",
-                answer
+                response
             )
         default:
             let problem = ProblemDocument.sentence(head.fields, kept).map { ": \($0)" } ?? ""
             throw error(
                 .refused,
                 "\(name) was refused with \(head.status.code)\(problem)",
-                answer
+                response
             )
         }
         return nil
@@ -183,7 +183,7 @@ final class DownloadRun: TransferRun {
     /// Finishes the download.
     ///
     /// Returns nil if the digest does not match and the content must be downloaded again.
-    private func finish(_ head: ResponseHead) throws(TransferError) -> Transfer.Answer? {
+    private func finish(_ head: ResponseHead) throws(TransferError) -> Transfer.Response? {
         do throws(ContentFault) {
             if options.verifiesDigest, try !verified() {
                 guard mayComeAgain() else {
@@ -200,8 +200,8 @@ final class DownloadRun: TransferRun {
             if error.kind == .corrupt { place.discard() }
             throw self.error(error, in: name)
         }
-        tellProgress()
-        return Transfer.Answer(status: head.status, fields: head.fields)
+        reportProgress()
+        return Transfer.Response(status: head.status, fields: head.fields)
     }
 
     private func verified() throws(ContentFault) -> Bool {
@@ -221,7 +221,7 @@ final class DownloadRun: TransferRun {
         guard !wasCorrupt, place.restart() else { return false }
         wasCorrupt = true
         begun = nil
-        tell(.begunAnew(reason: "\(name): the content does not match the server's Repr-Digest"))
+        report(.begunAnew(reason: "\(name): the content does not match the server's Repr-Digest"))
         return true
     }
 
@@ -235,7 +235,7 @@ final class DownloadRun: TransferRun {
             if isTaken == nil { try begin(head) }
             guard mismatch == nil else { return false }
             guard isTaken == true else {
-                kept.append(contentsOf: bytes.prefix(Self.answerLimit - kept.count))
+                kept.append(contentsOf: bytes.prefix(Self.responseLimit - kept.count))
                 return true
             }
             if let part, Int64(bytes.count) > part.end - place.offset {
@@ -249,7 +249,7 @@ final class DownloadRun: TransferRun {
             fault = error
             return false
         }
-        if nextProgress.hasPassed { tellProgress() }
+        if nextProgress.hasPassed { reportProgress() }
         return true
     }
 
@@ -268,7 +268,7 @@ final class DownloadRun: TransferRun {
         default: return
         }
         if isTaken == true {
-            place.note(Transfer.Answer(status: head.status, fields: head.fields))
+            place.note(Transfer.Response(status: head.status, fields: head.fields))
         }
     }
 
@@ -293,13 +293,13 @@ final class DownloadRun: TransferRun {
                         + "start again"
                 )
             }
-            tell(.begunAnew(reason: "\(name): the representation has changed"))
+            report(.begunAnew(reason: "\(name): the representation has changed"))
         }
         begun = whole
         wasNamed = whole.isNamed
         try learnDigest()
         isTaken = true
-        try tellToken()
+        try reportToken()
     }
 
     private func beginPart(_ head: ResponseHead) throws(ContentFault) {
@@ -368,17 +368,17 @@ final class DownloadRun: TransferRun {
             )
         }
         begun = nil
-        tell(.begunAnew(reason: "\(name): \(reason)"))
+        report(.begunAnew(reason: "\(name): \(reason)"))
     }
 
     /// Makes the received bytes durable, then reports the token.
     private func checkpoint() throws(ContentFault) {
         nextSync = .after(.seconds(1))
         try place.sync()
-        try tellToken()
+        try reportToken()
     }
 
-    private func tellToken() throws(ContentFault) {
+    private func reportToken() throws(ContentFault) {
         guard let begun, let validator = begun.validator else { return }
         let token = Download.Token(
             url: source.text,
@@ -390,12 +390,12 @@ final class DownloadRun: TransferRun {
             digest: begun.digest?.value,
             tail: try place.tail()
         )
-        tell(.resumable(token))
+        report(.resumable(token))
     }
 
-    private func tellProgress() {
+    private func reportProgress() {
         nextProgress = .after(.milliseconds(100))
-        tell(
+        report(
             .progress(
                 Transfer.Progress(received: place.offset, sent: place.offset, total: begun?.total)
             )
@@ -404,5 +404,7 @@ final class DownloadRun: TransferRun {
 
     // MARK: Ends
 
-    func tellWaiting(_ pause: Duration, reason: String) { tell(.waiting(pause, reason: reason)) }
+    func reportWaiting(_ pause: Duration, reason: String) {
+        report(.waiting(pause, reason: reason))
+    }
 }

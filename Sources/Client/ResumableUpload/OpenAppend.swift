@@ -11,9 +11,9 @@ import SpoolgateUploadProtocol
 /// Whether appends of unknown length ("open appends") work with a server.
 enum OpenAppends {
     /// No report has arrived yet.
-    case unheard
+    case unknown
     /// An append without reports failed before the server acknowledged any content.
-    case doubted
+    case uncertain
     /// The server reports received content.
     case reported
     /// Open appends fail, or the server reports received content too rarely, so each append states its length.
@@ -36,12 +36,12 @@ private final class OpenAppend {
     private(set) var hasStalled = false
     private let stream: StreamContent
     private let start: Int64
-    private let most: Int64
+    private let maximum: Int64
     private let end = Deadline.after(silence)
     private var patience: Deadline?
 
-    init(of stream: StreamContent, from start: Int64, atMost most: Int64) {
-        (self.stream, self.start, self.most) = (stream, start, most)
+    init(of stream: StreamContent, from start: Int64, upTo maximum: Int64) {
+        (self.stream, self.start, self.maximum) = (stream, start, maximum)
     }
 
     /// Provides the next bytes.
@@ -53,7 +53,7 @@ private final class OpenAppend {
         isReported: Bool
     ) throws(ContentFault) -> ClientContent.Step {
         // Without reports, half of the window is sent while the other half fills.
-        let bound = isReported ? most : min(most, stream.capacity / 2)
+        let bound = isReported ? maximum : min(maximum, stream.capacity / 2)
         guard count < bound, isReported || !end.hasPassed else { return .bytes(0) }
         let room = buffer.prefix(Int(min(bound - count, Int64(buffer.count))))
         let taken = try stream.take(
@@ -81,11 +81,11 @@ extension UploadRun {
     func appendOpenly(
         to resource: URLText,
         at offset: Int64
-    ) throws(TransferError) -> (isDone: Bool, answer: Transfer.Answer?) {
+    ) throws(TransferError) -> (isDone: Bool, response: Transfer.Response?) {
         guard let append = try beginOpenly(at: offset) else { return (false, nil) }
         let purpose = "the append at \(offset) by PATCH \(resource.text)"
         var fields = appendFields(Portion(count: 0, isLast: false), at: offset)
-        fields.askForIncrementalForwarding()
+        fields.requestIncrementalForwarding()
         let result = exchange.send(
             .patch,
             resource,
@@ -95,15 +95,15 @@ extension UploadRun {
                 guard transfer.head == nil else { return .bytes(0) }
                 do throws(ContentFault) {
                     let step = try append.give(into: buffer, isReported: openAppends == .reported)
-                    tellSent(offset + append.count)
+                    reportSent(offset + append.count)
                     return step
                 } catch {
                     contentFault = error
                     return .reset
                 }
             },
-            heard: { [self] in
-                hear($0, from: resource, creates: false)
+            received: { [self] in
+                receive($0, from: resource, creates: false)
                 if received > offset, openAppends != .unusable { openAppends = .reported }
             }
         )
@@ -111,21 +111,21 @@ extension UploadRun {
         if result.head == nil, contentFault == nil, received == offset {
             openAppends =
                 switch openAppends {
-                case .unheard: .doubted
-                case .doubted, .unusable: .unusable
+                case .unknown: .uncertain
+                case .uncertain, .unusable: .unusable
                 case .reported: .reported
                 }
         }
-        guard let (answer, read) = try answered(result, purpose) else { return (true, nil) }
+        guard let (response, read) = try responded(result, purpose) else { return (true, nil) }
         limit(by: read)
         let sent = Portion(count: append.count, isLast: false)
-        let verdict = Verdict(of: read, to: .append(isComplete: false), by: options.method)
-        guard !isRefusedOpenly(sent, from: offset, verdict, read) else {
+        let decision = Decision(of: read, to: .append(isComplete: false), by: options.method)
+        guard !isRefusedOpenly(sent, from: offset, decision, read) else {
             // The server may have received some of the content.
             self.offset = nil
             return (true, nil)
         }
-        return (true, try conclude(sent, from: offset, answer, read, verdict, purpose))
+        return (true, try conclude(sent, from: offset, response, read, decision, purpose))
     }
 
     /// Waits for bytes of the stream; returns nil if no open append is possible.
@@ -133,13 +133,13 @@ extension UploadRun {
         guard let stream = content as? StreamContent, openAppends != .unusable else { return nil }
         let half = stream.capacity / 2
         // Only the append that completes the upload may reach a declared length.
-        let most = min(maxAppend ?? .max, stream.length.map { $0 - offset - 1 } ?? .max)
-        guard most > half else { return nil }
+        let maximum = min(maxAppend ?? .max, stream.length.map { $0 - offset - 1 } ?? .max)
+        guard maximum > half else { return nil }
         do throws(ContentFault) {
             stream.release(upTo: offset)
             let least = max(1, min(minAppend, half))
             let goesOn = try stream.goesOn(from: offset, by: least) { control.isStopped }
-            return goesOn ? OpenAppend(of: stream, from: offset, atMost: most) : nil
+            return goesOn ? OpenAppend(of: stream, from: offset, upTo: maximum) : nil
         } catch {
             throw self.error(error, in: name)
         }
@@ -151,16 +151,16 @@ extension UploadRun {
     private func isRefusedOpenly(
         _ sent: Portion,
         from start: Int64,
-        _ verdict: Verdict,
-        _ answer: UploadAnswer
+        _ decision: Decision,
+        _ response: ServerResponse
     ) -> Bool {
-        switch verdict {
+        switch decision {
         case .tooLarge where sent.count > 1: maxAppend = smaller(than: sent.count)
         // The server requires a length (RFC 9110 §15.5.12), does not support the coding (RFC 9112 §6.1), or a proxy's
         // limit is below the content of this request.
-        case .refused where [400, 411, 413, 501].contains(answer.status): openAppends = .unusable
+        case .refused where [400, 411, 413, 501].contains(response.status): openAppends = .unusable
         // The server ignored content without a length.
-        case .acknowledged(let told) where told == start: openAppends = .unusable
+        case .acknowledged(let stated) where stated == start: openAppends = .unusable
         case .unconfirmed: openAppends = .unusable
         default: return false
         }

@@ -76,7 +76,7 @@ enum ProblemDocument {
     }
 }
 
-extension Transfer.Answer {
+extension Transfer.Response {
     /// Whether the response names the protocol tus (tus 1.0, `Tus-Resumable` and `Tus-Version`).
     package var namesTus: Bool { fields.contains(.tusResumable) || fields.contains(.tusVersion) }
 }

@@ -49,7 +49,7 @@ struct Representation {
         if let tag, Self.isWeak(tag) { return nil }
         let now = WallTime.now.seconds
         guard let modified, let date, let changed = HTTPDate.seconds(modified, now: now),
-            let told = HTTPDate.seconds(date, now: now), told - changed >= Self.distance
+            let stated = HTTPDate.seconds(date, now: now), stated - changed >= Self.distance
         else { return nil }
         return modified
     }

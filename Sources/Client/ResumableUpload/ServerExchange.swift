@@ -23,22 +23,22 @@ struct ExchangeResult {
     /// The number of content bytes sent.
     var uploaded: Int64
 
-    var answered: (answer: Transfer.Answer, read: UploadAnswer)? {
+    var responded: (response: Transfer.Response, read: ServerResponse)? {
         head.map { head in
             (
-                Transfer.Answer(
+                Transfer.Response(
                     status: head.status,
                     fields: head.fields,
                     content: content,
                     isCut: isCut
                 ),
-                UploadAnswer(head, retryAfter: retryAfter)
+                ServerResponse(head, retryAfter: retryAfter)
             )
         }
     }
 }
 
-extension Transfer.Answer {
+extension Transfer.Response {
     /// Returns the resolved `Location`; nil if it is missing or invalid.
     func location(from url: URLText) -> URLText? {
         fields.value(of: .location).flatMap { url.resolved($0) }
@@ -57,7 +57,7 @@ extension Transfer.Answer {
 /// Used by the thread of one transfer.
 final class ServerExchange {
     /// The maximum number of bytes kept of a response.
-    private let answerLimit: Int
+    private let responseLimit: Int
     private let options: Transfer.Connection
     private let control: TransferControl
     private let connections: ConnectionPool
@@ -66,32 +66,32 @@ final class ServerExchange {
 
     init(
         _ options: Transfer.Connection,
-        answerLimit: Int,
+        responseLimit: Int,
         control: TransferControl,
         connections: ConnectionPool
     ) {
         self.options = options
-        self.answerLimit = answerLimit
+        self.responseLimit = responseLimit
         self.control = control
         self.connections = connections
     }
 
     /// Sends one request with the credentials.
     ///
-    /// `heard` receives each interim response. `sink` receives the content piece by piece, and returns false to end the
+    /// `received` receives each interim response. `sink` receives the content piece by piece, and returns false to end the
     /// request. Without `sink`, the result keeps the content.
     func send(
         _ method: HTTPRequest.Method,
         _ url: URLText,
         _ fields: HTTPFields,
         content: ClientContent? = nil,
-        heard: @escaping (ResponseHead) -> Void = { _ in },
+        received: @escaping (ResponseHead) -> Void = { _ in },
         sink: ((ResponseHead, UnsafeRawBufferPointer) -> Bool)? = nil
     ) -> ExchangeResult {
         var request = ClientRequest(method, url.text, fields: fields)
         request.version = options.version == .http2 && url.isSecure ? .http2 : .http1
         request.timeout = options.stall
-        request.answerTimeout = options.answerTimeout
+        request.responseTimeout = options.responseTimeout
         request.rateLimit = options.rateLimit
         request.certificateAuthority = options.certificateAuthority
         request.clientCertificate = options.clientCertificate
@@ -100,8 +100,8 @@ final class ServerExchange {
         request.socket = options.socket
         authorize(&request)
         request.content = content
-        request.heard = { interim in
-            heard(interim.head)
+        request.received = { interim in
+            received(interim.head)
             return true
         }
         (kept, isCut) = ([], false)
@@ -123,7 +123,7 @@ final class ServerExchange {
     }
 
     private func keep(_ bytes: UnsafeRawBufferPointer) -> Bool {
-        let room = answerLimit - kept.count
+        let room = responseLimit - kept.count
         kept.append(contentsOf: bytes.prefix(max(0, room)))
         isCut = isCut || bytes.count > room
         return true

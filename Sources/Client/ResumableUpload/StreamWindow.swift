@@ -83,9 +83,9 @@ final class StreamWindow: Sendable {
 
     /// Lets `fill` write into free memory, and returns the number of bytes written; 0 if the window is full.
     func put(_ fill: (UnsafeMutableRawBufferPointer) -> Int) -> Int {
-        let (end, most) = state.updateQuietly { ($0.end, room($0)) }
+        let (end, maximum) = state.updateQuietly { ($0.end, room($0)) }
         let place = Int(end % capacity)
-        let free = memory[place..<min(memory.count, place + most)]
+        let free = memory[place..<min(memory.count, place + maximum)]
         let count = free.isEmpty ? 0 : fill(.init(rebasing: free))
         guard count > 0 else { return 0 }
         let isAwaited = state.updateQuietly { state in
@@ -171,17 +171,17 @@ final class StreamWindow: Sendable {
 final class StreamContent: UploadContent {
     private let window: StreamWindow
     private let feed: StreamFeed
-    private let told: Int64?
+    private let stated: Int64?
     private var isFed = false
     private var ended: Int64?
     private var task: Task<Void, Never>?
 
-    var length: Int64? { told ?? ended }
+    var length: Int64? { stated ?? ended }
     let fingerprint: String? = nil
 
     init(_ feed: StreamFeed, length: Int64?, window: Int) {
         self.feed = feed
-        told = length
+        stated = length
         self.window = StreamWindow(capacity: window)
     }
 
@@ -196,17 +196,21 @@ final class StreamContent: UploadContent {
     ) throws(ContentFault) -> Portion? {
         try begin()
         // Half of the window is sent while the other half fills.
-        let most = min(limit ?? .max, window.capacity / 2, told.map { max(0, $0 - offset) } ?? .max)
+        let maximum = min(
+            limit ?? .max,
+            window.capacity / 2,
+            stated.map { max(0, $0 - offset) } ?? .max
+        )
         var due: Deadline?
         while !isStopped() {
-            let ready = window.ready(from: offset, count: most, until: .after(Self.look))
+            let ready = window.ready(from: offset, count: maximum, until: .after(Self.look))
             try check(ready, offset)
-            let count = min(ready.end - offset, most)
-            let isWhole = ready.isEnded || count == most
+            let count = min(ready.end - offset, maximum)
+            let isWhole = ready.isEnded || count == maximum
             if count > 0, due == nil { due = .after(Self.patience) }
             guard isWhole || due?.hasPassed ?? false else { continue }
             let end = offset + count
-            return Portion(count: count, isLast: ready.isEnded && end == ready.end || end == told)
+            return Portion(count: count, isLast: ready.isEnded && end == ready.end || end == stated)
         }
         return nil
     }
@@ -294,11 +298,13 @@ final class StreamContent: UploadContent {
                     + "start again"
             )
         }
-        guard let told, ready.end > told || (ready.isEnded && ready.end < told) else { return }
+        guard let stated, ready.end > stated || (ready.isEnded && ready.end < stated) else {
+            return
+        }
         throw ContentFault(
             kind: .changed,
             reason: "the stream has \(ready.isEnded ? "" : "more than ")\(ready.end) bytes, but "
-                + "\(told) were announced; start again"
+                + "\(stated) were announced; start again"
         )
     }
 
@@ -329,7 +335,7 @@ final class StreamContent: UploadContent {
     }
 
     private static func feed(_ window: StreamWindow, from number: Int32) {
-        Descriptor.widenPipe(number, to: most)
+        Descriptor.widenPipe(number, to: maximum)
         while !window.isClosed {
             guard window.waitForRoom(until: .after(look)) else { continue }
             var entry = pollfd(fd: number, events: Int16(POLLIN), revents: 0)
@@ -337,7 +343,7 @@ final class StreamContent: UploadContent {
             guard poll(&entry, 1, 200) != 0 else { continue }
             var (count, error): (Int, Int32) = (0, 0)
             _ = window.put { room in
-                count = Glibc.read(number, room.baseAddress, min(room.count, most))
+                count = Glibc.read(number, room.baseAddress, min(room.count, maximum))
                 error = errno
                 return count
             }
@@ -350,5 +356,5 @@ final class StreamContent: UploadContent {
         }
     }
 
-    private static let most = 1 << 20
+    private static let maximum = 1 << 20
 }

@@ -40,12 +40,12 @@ public enum Transfer {
     }
 
     /// The final response.
-    public struct Answer: Sendable, Equatable {
+    public struct Response: Sendable, Equatable {
         /// The status of the response.
         public var status: HTTPResponse.Status
         /// The fields of the response.
         public var fields: HTTPFields
-        /// The start of the response's content, at most `Upload.Options.answerLimit` bytes.
+        /// The start of the response's content, at most `Upload.Options.responseLimit` bytes.
         public var content: [UInt8]
         /// Whether `content` is only the start of the response's content.
         public var isCut: Bool

@@ -13,7 +13,7 @@ final class TransferControl: Sendable {
         var wish = Wish.run
         var isRunning = false
         var awaiting: [CheckedContinuation<Void, Never>] = []
-        var whenAsked: (@Sendable () -> Void)?
+        var whenRequested: (@Sendable () -> Void)?
     }
 
     private let state = Monitor(State())
@@ -24,23 +24,23 @@ final class TransferControl: Sendable {
     /// Passes `wish` to the run without waiting.
     ///
     /// Only the first call during a run has an effect.
-    func ask(_ wish: Wish) {
+    func request(_ wish: Wish) {
         let action = state.update { state -> (@Sendable () -> Void)? in
             guard state.isRunning, state.wish == .run else { return nil }
             state.wish = wish
-            defer { state.whenAsked = nil }
-            return state.whenAsked
+            defer { state.whenRequested = nil }
+            return state.whenRequested
         }
         action?()
     }
 
     /// Calls `action` when the owner asks the run to end, or at once if the owner already has.
-    func whenAsked(_ action: @escaping @Sendable () -> Void) {
-        let isAsked = state.updateQuietly { state in
-            if state.wish == .run { state.whenAsked = action }
+    func whenRequested(_ action: @escaping @Sendable () -> Void) {
+        let isRequested = state.updateQuietly { state in
+            if state.wish == .run { state.whenRequested = action }
             return state.wish != .run
         }
-        if isAsked { action() }
+        if isRequested { action() }
     }
 
     /// Waits for `duration`, or until the owner asks the run to end.
@@ -69,11 +69,11 @@ final class TransferControl: Sendable {
     /// Waits until no run is in progress.
     func ended() async {
         await withCheckedContinuation { continuation in
-            let isOver = state.update { state in
+            let isEnded = state.update { state in
                 if state.isRunning { state.awaiting.append(continuation) }
                 return !state.isRunning
             }
-            if isOver { continuation.resume() }
+            if isEnded { continuation.resume() }
         }
     }
 }
@@ -94,10 +94,10 @@ struct RetryBackoff {
 
     /// Returns the pause; nil if it would last beyond the time for attempts.
     ///
-    /// `told` is the pause that the server requests.
-    mutating func next(_ told: Duration?) -> Duration? {
+    /// `stated` is the pause that the server requests.
+    mutating func next(_ stated: Duration?) -> Duration? {
         // Clients that were disconnected together should not reconnect together.
-        let next = told ?? pause * Double.random(in: 0.75...1.25)
+        let next = stated ?? pause * Double.random(in: 0.75...1.25)
         pause = min(pause * 2, .seconds(60))
         return next < end.remaining ? next : nil
     }

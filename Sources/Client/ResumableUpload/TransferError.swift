@@ -17,7 +17,7 @@ public struct TransferError: Error, Sendable, Equatable, CustomStringConvertible
         case corrupt
         /// TLS could not be negotiated, or the certificate is not trusted.
         case untrusted
-        /// The server refused the transfer permanently; `answer` is its response.
+        /// The server refused the transfer permanently; `response` is its response.
         case refused
         /// The server or a proxy redirects; the redirect is not followed, and the upload was probably not accepted.
         case redirected
@@ -45,7 +45,7 @@ public struct TransferError: Error, Sendable, Equatable, CustomStringConvertible
     /// One sentence with the failed step, the resource, the reason and the remedy.
     public var reason: String
     /// The response that led to the error; nil if there is none.
-    public var answer: Transfer.Answer?
+    public var response: Transfer.Response?
     /// The token to resume the upload with; nil for downloads, and if the server has no content of the upload.
     public var token: Upload.Token?
 
@@ -53,12 +53,12 @@ public struct TransferError: Error, Sendable, Equatable, CustomStringConvertible
     public init(
         _ kind: Kind,
         _ reason: String,
-        answer: Transfer.Answer? = nil,
+        response: Transfer.Response? = nil,
         token: Upload.Token? = nil
     ) {
         self.kind = kind
         self.reason = reason
-        self.answer = answer
+        self.response = response
         self.token = token
     }
 

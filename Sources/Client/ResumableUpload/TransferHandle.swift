@@ -13,7 +13,7 @@ final class TransferHandle<Token: Sendable & Equatable>: Sendable {
         var token: Token?
         var readers: [AsyncStream<Event>.Continuation] = []
         /// Whether the last run succeeded or failed permanently.
-        var isOver = false
+        var isEnded = false
     }
 
     let control = TransferControl()
@@ -25,7 +25,7 @@ final class TransferHandle<Token: Sendable & Equatable>: Sendable {
     private let slots: TransferSlots?
     private let state: Monitor<State>
     private let onEvent: (@Sendable (Event) -> Void)?
-    private let body: @Sendable (TransferHandle) throws(TransferError) -> Transfer.Answer
+    private let body: @Sendable (TransferHandle) throws(TransferError) -> Transfer.Response
 
     /// Creates a transfer that resumes from `token`; nil begins a new one.
     ///
@@ -35,7 +35,7 @@ final class TransferHandle<Token: Sendable & Equatable>: Sendable {
         _ token: Token?,
         in session: TransferSession?,
         _ onEvent: (@Sendable (Event) -> Void)?,
-        _ body: @escaping @Sendable (TransferHandle) throws(TransferError) -> Transfer.Answer
+        _ body: @escaping @Sendable (TransferHandle) throws(TransferError) -> Transfer.Response
     ) {
         self.name = name
         self.onEvent = onEvent
@@ -56,16 +56,16 @@ final class TransferHandle<Token: Sendable & Equatable>: Sendable {
     /// permanently.
     var events: AsyncStream<Event> {
         let (stream, reader) = AsyncStream<Event>.makeStream(bufferingPolicy: .bufferingNewest(256))
-        let isOver = state.updateQuietly { state in
-            if !state.isOver { state.readers.append(reader) }
-            return state.isOver
+        let isEnded = state.updateQuietly { state in
+            if !state.isEnded { state.readers.append(reader) }
+            return state.isEnded
         }
-        if isOver { reader.finish() }
+        if isEnded { reader.finish() }
         return stream
     }
 
     /// Reports an event to `onEvent` and all streams.
-    func tell(_ event: Event) {
+    func report(_ event: Event) {
         let readers = state.updateQuietly { state in
             switch event {
             case .resumable(let token): state.token = token
@@ -79,7 +79,7 @@ final class TransferHandle<Token: Sendable & Equatable>: Sendable {
     }
 
     /// Runs on a thread of its own; cancelling the task pauses the run.
-    func run() async throws -> Transfer.Answer {
+    func run() async throws -> Transfer.Response {
         try Task.checkCancellation()
         guard control.begin() else { throw alreadyRunning }
         let result = await withTaskCancellationHandler {
@@ -95,7 +95,7 @@ final class TransferHandle<Token: Sendable & Equatable>: Sendable {
                 }
             }
         } onCancel: {
-            control.ask(.pause)
+            control.request(.pause)
         }
         if case .failure(let error) = result, error.kind == .paused { try Task.checkCancellation() }
         return try result.get()
@@ -104,10 +104,11 @@ final class TransferHandle<Token: Sendable & Equatable>: Sendable {
     /// Runs on the calling thread.
     ///
     /// Calls `isStopped` once after the run has begun, and pauses the run if the result is true.
-    func perform(unless isStopped: () -> Bool = { false }) throws(TransferError) -> Transfer.Answer
+    func perform(unless isStopped: () -> Bool = { false }) throws(TransferError)
+        -> Transfer.Response
     {
         guard control.begin() else { throw alreadyRunning }
-        if isStopped() { control.ask(.pause) }
+        if isStopped() { control.request(.pause) }
         let place = Monitor<Bool?>(nil)
         enter { hasPlace in place.update { $0 = hasPlace } }
         let hasPlace = place.wait(until: .never) { $0 } ?? false
@@ -117,41 +118,41 @@ final class TransferHandle<Token: Sendable & Equatable>: Sendable {
     }
 
     func pause() async -> Token? {
-        control.ask(.pause)
+        control.request(.pause)
         await control.ended()
         return token
     }
 
     /// Requests a slot of the session.
-    private func enter(_ told: @escaping @Sendable (_ hasPlace: Bool) -> Void) {
-        guard let slots else { return told(true) }
-        let ticket = slots.enter(told)
-        control.whenAsked { slots.withdraw(ticket) }
+    private func enter(_ notify: @escaping @Sendable (_ hasPlace: Bool) -> Void) {
+        guard let slots else { return notify(true) }
+        let ticket = slots.enter(notify)
+        control.whenRequested { slots.withdraw(ticket) }
     }
 
-    private func leave(_ result: Result<Transfer.Answer, TransferError>) {
+    private func leave(_ result: Result<Transfer.Response, TransferError>) {
         slots?.leave()
         end(result)
     }
 
     /// Ends a run that was paused while waiting for a slot.
-    private func paused() -> Result<Transfer.Answer, TransferError> {
+    private func paused() -> Result<Transfer.Response, TransferError> {
         let token = token as? Upload.Token
         let error =
             control.wish == .cancel
             ? TransferError(.cancelled, "\(name) was cancelled before it began", token: token)
             : TransferError(.paused, "\(name) was paused before it began", token: token)
-        let result = Result<Transfer.Answer, TransferError>.failure(error)
+        let result = Result<Transfer.Response, TransferError>.failure(error)
         end(result)
         return result
     }
 
-    private func end(_ result: Result<Transfer.Answer, TransferError>) {
+    private func end(_ result: Result<Transfer.Response, TransferError>) {
         let readers = state.updateQuietly { state in
             if case .failure(let error) = result {
-                state.isOver = !error.mayWorkLater
+                state.isEnded = !error.mayWorkLater
             } else {
-                state.isOver = true
+                state.isEnded = true
             }
             defer { state.readers = [] }
             return state.readers
@@ -160,7 +161,7 @@ final class TransferHandle<Token: Sendable & Equatable>: Sendable {
         for reader in readers { reader.finish() }
     }
 
-    private func performed() -> Result<Transfer.Answer, TransferError> {
+    private func performed() -> Result<Transfer.Response, TransferError> {
         let result = Result { () throws(TransferError) in try body(self) }
         switch result {
         case .success: set(nil)

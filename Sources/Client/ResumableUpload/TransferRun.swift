@@ -15,16 +15,16 @@ protocol TransferRun: AnyObject {
 
     /// The token to resume an upload with after an error.
     var tokenLeft: Upload.Token? { get }
-    func tellWaiting(_ pause: Duration, reason: String)
+    func reportWaiting(_ pause: Duration, reason: String)
 }
 
 extension TransferRun {
     func error(
         _ kind: TransferError.Kind,
         _ reason: String,
-        _ answer: Transfer.Answer? = nil
+        _ response: Transfer.Response? = nil
     ) -> TransferError {
-        TransferError(kind, reason, answer: answer, token: tokenLeft)
+        TransferError(kind, reason, response: response, token: tokenLeft)
     }
 
     func error(_ fault: ContentFault, in purpose: String) -> TransferError {
@@ -43,7 +43,7 @@ extension TransferRun {
     /// Waits after a request without a response; throws if another attempt cannot succeed.
     func wait(after fault: ClientFault?, _ purpose: String) throws(TransferError) {
         try checkWish()
-        let fault = fault ?? ClientFault(.noAnswer, "no response")
+        let fault = fault ?? ClientFault(.noResponse, "no response")
         switch fault.kind {
         case .notTried: throw error(.invalid, "\(purpose) was not attempted: \(fault.reason)")
         case .noTLS where !fault.mayPass:
@@ -64,17 +64,18 @@ extension TransferRun {
 
     /// Waits before another attempt; throws if the time for attempts has passed, or if the owner asks the run to end.
     ///
-    /// `reason` begins a sentence; `told` is the pause that the server requests.
-    func wait(_ reason: String, _ answer: Transfer.Answer?, _ told: Duration?) throws(TransferError)
+    /// `reason` begins a sentence; `stated` is the pause that the server requests.
+    func wait(_ reason: String, _ response: Transfer.Response?, _ stated: Duration?)
+        throws(TransferError)
     {
-        guard let pause = patience.next(told) else {
+        guard let pause = patience.next(stated) else {
             throw error(
                 .later,
                 "\(reason); no progress for \(text(connection.retryFor)), try again later",
-                answer
+                response
             )
         }
-        tellWaiting(pause, reason: reason)
+        reportWaiting(pause, reason: reason)
         control.wait(pause)
         try checkWish()
     }

@@ -11,7 +11,7 @@ final class TransferSlots: Sendable {
 
     private struct Waiting {
         var number: UInt64
-        var told: @Sendable (_ entered: Bool) -> Void
+        var notify: @Sendable (_ entered: Bool) -> Void
     }
 
     private struct State {
@@ -27,9 +27,9 @@ final class TransferSlots: Sendable {
 
     /// Requests a slot.
     ///
-    /// `told` is called once, on this thread or another transfer's. True grants a slot, which `leave` must return;
+    /// `notify` is called once, on this thread or another transfer's. True grants a slot, which `leave` must return;
     /// false means that the request was withdrawn.
-    func enter(_ told: @escaping @Sendable (_ entered: Bool) -> Void) -> Ticket {
+    func enter(_ notify: @escaping @Sendable (_ entered: Bool) -> Void) -> Ticket {
         let (ticket, isFree) = state.updateQuietly { state in
             let number = state.next
             state.next += 1
@@ -37,11 +37,11 @@ final class TransferSlots: Sendable {
             if isFree {
                 state.free -= 1
             } else {
-                state.waiting.append(Waiting(number: number, told: told))
+                state.waiting.append(Waiting(number: number, notify: notify))
             }
             return (Ticket(number: number), isFree)
         }
-        if isFree { told(true) }
+        if isFree { notify(true) }
         return ticket
     }
 
@@ -52,7 +52,7 @@ final class TransferSlots: Sendable {
             else { return nil }
             return state.waiting.remove(at: index)
         }
-        waiting?.told(false)
+        waiting?.notify(false)
     }
 
     /// Returns a slot, which goes to the request that has waited longest.
@@ -64,6 +64,6 @@ final class TransferSlots: Sendable {
             }
             return state.waiting.removeFirst()
         }
-        next?.told(true)
+        next?.notify(true)
     }
 }

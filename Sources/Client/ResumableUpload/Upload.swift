@@ -74,7 +74,7 @@ public final class Upload: Sendable {
     /// Cancelling the task ends the run like `pause`; `token` resumes it.
     ///
     /// - Throws: `TransferError` if the upload was not accepted; `CancellationError` if the task was cancelled.
-    public func run() async throws -> Transfer.Answer { try await transfer.run() }
+    public func run() async throws -> Transfer.Response { try await transfer.run() }
 
     /// Sends the body like `run`, but blocks the calling thread.
     ///
@@ -82,13 +82,13 @@ public final class Upload: Sendable {
     ///
     /// - Returns: the final response, with a status below 400.
     /// - Throws: the reason if the upload was not accepted, with the token.
-    public func perform() throws(TransferError) -> Transfer.Answer { try transfer.perform() }
+    public func perform() throws(TransferError) -> Transfer.Response { try transfer.perform() }
 
     /// Uploads like `perform`, but also honours a request to stop that arrived before the run began.
     ///
     /// `isStopped` is called once, just after the run begins, and returns true to pause it. From then on, another
     /// thread can pause the run with `requestPause`.
-    package func perform(unless isStopped: () -> Bool) throws(TransferError) -> Transfer.Answer {
+    package func perform(unless isStopped: () -> Bool) throws(TransferError) -> Transfer.Response {
         try transfer.perform(unless: isStopped)
     }
 
@@ -98,13 +98,13 @@ public final class Upload: Sendable {
     public func pause() async -> Upload.Token? { await transfer.pause() }
 
     /// Pauses like `pause`, without waiting.
-    public func requestPause() { transfer.control.ask(.pause) }
+    public func requestPause() { transfer.control.request(.pause) }
 
     /// Ends the run and cancels the upload on the server; `run` throws `.cancelled`.
     ///
     /// - Throws: an error if the server did not confirm the cancellation.
     public func cancel() async throws(TransferError) {
-        transfer.control.ask(.cancel)
+        transfer.control.request(.cancel)
         await transfer.control.ended()
         guard let token else { return }
         let (options, connections) = (options, transfer.connections)
@@ -144,7 +144,7 @@ public final class Upload: Sendable {
         _ body: Upload.Body,
         _ url: String,
         _ options: Upload.Options
-    ) throws(TransferError) -> Transfer.Answer {
+    ) throws(TransferError) -> Transfer.Response {
         defer { body.end() }
         let token = transfer.token
         guard let target = URLText(url), token == nil || URLText(token?.url ?? "") != nil else {
@@ -178,7 +178,7 @@ public final class Upload: Sendable {
             control: transfer.control,
             connections: transfer.connections,
             appendLimit: transfer.appendLimit,
-            tell: transfer.tell
+            report: transfer.report
         )
         do throws(TransferError) {
             return try run.run()

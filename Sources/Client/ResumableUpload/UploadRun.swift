@@ -1,6 +1,6 @@
 // One run of an upload.
 //
-// The run creates the upload resource or retrieves its offset, then appends until a response is final; Verdict.swift
+// The run creates the upload resource or retrieves its offset, then appends until a response is final; Decision.swift
 // interprets the responses. The invariants: content is sent only at an offset that the server has reported, and content
 // that the server may have accepted is sent again only if a repetition is safe.
 
@@ -33,7 +33,7 @@ final class UploadRun: TransferRun {
     var maxAppend: Int64?
     let appendLimit: AppendLimit
     var minAppend: Int64 = 0
-    var openAppends = OpenAppends.unheard
+    var openAppends = OpenAppends.unknown
     /// Whether the server has reported the upload as complete.
     var isFinished = false
     var beginnings = 0
@@ -42,7 +42,7 @@ final class UploadRun: TransferRun {
     var contentFault: ContentFault?
     /// A success without upload fields, to an append of the bytes from `start` up to `end`; the upload resource must
     /// confirm it.
-    var unconfirmed: (answer: Transfer.Answer, start: Int64, end: Int64)?
+    var unconfirmed: (response: Transfer.Response, start: Int64, end: Int64)?
     /// An upload resource of another origin that an interim response named.
     var foreign: URLText?
 
@@ -55,7 +55,7 @@ final class UploadRun: TransferRun {
         control: TransferControl,
         connections: ConnectionPool,
         appendLimit: AppendLimit,
-        tell: @escaping (Upload.Event) -> Void
+        report: @escaping (Upload.Event) -> Void
     ) {
         self.content = content
         self.target = target
@@ -64,27 +64,27 @@ final class UploadRun: TransferRun {
         self.version = version
         self.options = options
         self.control = control
-        onEvent = tell
+        onEvent = report
         self.appendLimit = appendLimit
-        if let most = options.maximumAppend { appendLimit.begin(at: most) }
+        if let maximum = options.maximumAppend { appendLimit.begin(at: maximum) }
         maxAppend = appendLimit.bytes
         exchange = ServerExchange(
             options.connection,
-            answerLimit: options.answerLimit,
+            responseLimit: options.responseLimit,
             control: control,
             connections: connections
         )
         patience = RetryBackoff(options.connection)
     }
 
-    func run() throws(TransferError) -> Transfer.Answer {
+    func run() throws(TransferError) -> Transfer.Response {
         try checkToken()
         while true {
-            if let answer = try step() { return try judged(answer) }
+            if let response = try step() { return try judged(response) }
         }
     }
 
-    private func step() throws(TransferError) -> Transfer.Answer? {
+    private func step() throws(TransferError) -> Transfer.Response? {
         try checkWish()
         guard let resource else { return try begin() }
         guard let offset else { return try retrieve(resource) }
@@ -92,97 +92,97 @@ final class UploadRun: TransferRun {
     }
 
     /// Returns the response; throws if the status is 400 or above.
-    private func judged(_ answer: Transfer.Answer) throws(TransferError) -> Transfer.Answer {
-        guard answer.status.code >= 400 else {
-            var answer = answer
-            if (300..<400).contains(answer.status.code) {
-                answer.place = answer.location(from: target)?.text
+    private func judged(_ response: Transfer.Response) throws(TransferError) -> Transfer.Response {
+        guard response.status.code >= 400 else {
+            var response = response
+            if (300..<400).contains(response.status.code) {
+                response.place = response.location(from: target)?.text
             }
             // A progress bar must be full at the end.
-            if let length = content.length ?? token?.length { tellWhole(length) }
-            return answer
+            if let length = content.length ?? token?.length { reportWhole(length) }
+            return response
         }
         token = nil
-        throw refusal(answer, "\(options.method.rawValue) \(target.text)")
+        throw refusal(response, "\(options.method.rawValue) \(target.text)")
     }
 
     private func checkToken() throws(TransferError) {
-        if let told = token?.fingerprint, let present = content.fingerprint, told != present {
+        if let stated = token?.fingerprint, let present = content.fingerprint, stated != present {
             throw error(.changed, "the file has changed since \(name) began; start again")
         }
-        if let told = token?.length, let present = content.length, told != present {
+        if let stated = token?.length, let present = content.length, stated != present {
             throw error(
                 .changed,
-                "the body has \(present) bytes, but \(name) began with \(told); start again"
+                "the body has \(present) bytes, but \(name) began with \(stated); start again"
             )
         }
     }
 
     // MARK: Resuming
 
-    private func retrieve(_ resource: URLText) throws(TransferError) -> Transfer.Answer? {
+    private func retrieve(_ resource: URLText) throws(TransferError) -> Transfer.Response? {
         let purpose = "the offset retrieval by HEAD \(resource.text)"
         var fields = options.fields.withoutRepresentation
         version.name(in: &fields)
         let result = exchange.send(.head, resource, fields)
-        guard let (answer, read) = try answered(result, purpose) else { return nil }
+        guard let (response, read) = try responded(result, purpose) else { return nil }
         limit(by: read)
-        let verdict = Verdict(of: read, to: .retrieval, by: options.method)
-        if verdict == .later {
-            try wait(purpose, answer, read)
+        let decision = Decision(of: read, to: .retrieval, by: options.method)
+        if decision == .later {
+            try wait(purpose, response, read)
             return nil
         }
         let pending = unconfirmed
         unconfirmed = nil
-        switch verdict {
-        case .final: return answer
-        case .acknowledged(let told):
-            try resume(at: told ?? 0, read, purpose)
+        switch decision {
+        case .final: return response
+        case .acknowledged(let stated):
+            try resume(at: stated ?? 0, read, purpose)
             guard let pending else { return nil }
             let isTaken = read.isComplete ?? (offset == pending.end)
-            if isTaken, isWhole(pending.end) { return pending.answer }
+            if isTaken, isWhole(pending.end) { return pending.response }
             // The success did not come from the server of the upload.
-            if offset ?? 0 <= pending.start { try wait(purpose, answer, read) }
+            if offset ?? 0 <= pending.start { try wait(purpose, response, read) }
         case .gone:
             // A server may forget an upload with its final response.
-            if let pending, isWhole(pending.end) { return pending.answer }
-            return try goneAnew(answer, read, purpose)
+            if let pending, isWhole(pending.end) { return pending.response }
+            return try goneAnew(response, read, purpose)
         case .unconfirmed:
             throw error(
                 .unsupported,
-                "\(purpose) returned \(sentence(answer)), without an Upload-Offset: this is not the "
+                "\(purpose) returned \(sentence(response)), without an Upload-Offset: this is not the "
                     + "upload server; check the URL, and whether the network requires a login",
-                answer
+                response
             )
-        case .redirected: throw redirected(answer, from: resource, purpose)
-        default: throw refusal(answer, purpose)
+        case .redirected: throw redirected(response, from: resource, purpose)
+        default: throw refusal(response, purpose)
         }
         return nil
     }
 
     private func resume(
-        at told: Int64,
-        _ answer: UploadAnswer,
+        at stated: Int64,
+        _ response: ServerResponse,
         _ purpose: String
     ) throws(TransferError) {
-        if let length = content.length, told > length || answer.length ?? length != length {
+        if let length = content.length, stated > length || response.length ?? length != length {
             throw error(
                 .changed,
-                "\(purpose): the server has \(told) of \(answer.length ?? length) bytes, but the "
+                "\(purpose): the server has \(stated) of \(response.length ?? length) bytes, but the "
                     + "body has \(length); start again"
             )
         }
-        guard told >= received, content.canBeRead(from: told) else {
+        guard stated >= received, content.canBeRead(from: stated) else {
             throw error(
                 .gone,
-                "\(purpose): the server lost acknowledged bytes: it has \(told) of \(received); "
+                "\(purpose): the server lost acknowledged bytes: it has \(stated) of \(received); "
                     + "start again"
             )
         }
-        offset = told
-        isFinished = answer.isComplete == true
-        progressed(to: told)
-        if var token, token.mayBeComplete, !isFinished, told < content.length ?? .max {
+        offset = stated
+        isFinished = response.isComplete == true
+        progressed(to: stated)
+        if var token, token.mayBeComplete, !isFinished, stated < content.length ?? .max {
             token.mayBeComplete = false
             setToken(token)
         }
@@ -193,32 +193,32 @@ final class UploadRun: TransferRun {
     }
 
     func goneAnew(
-        _ answer: Transfer.Answer,
-        _ read: UploadAnswer,
+        _ response: Transfer.Response,
+        _ read: ServerResponse,
         _ purpose: String
-    ) throws(TransferError) -> Transfer.Answer? {
-        let reason = "\(purpose): the upload resource is gone (\(answer.status.code))"
+    ) throws(TransferError) -> Transfer.Response? {
+        let reason = "\(purpose): the upload resource is gone (\(response.status.code))"
         // The retrieval's status says only that the final response is gone, not that the upload was refused.
-        if isFinished { return Transfer.Answer(status: .noContent, isLost: true) }
+        if isFinished { return Transfer.Response(status: .noContent, isLost: true) }
         if token?.mayBeComplete ?? false, !isRepeatable {
             throw error(
                 .unknownOutcome,
                 "\(reason), but everything was sent; check whether the server has it before you "
                     + "send it again",
-                answer
+                response
             )
         }
         guard content.canBeRead(from: 0) else {
             throw error(
                 .gone,
                 "\(reason), and the beginning of the stream is no longer available; start again",
-                answer
+                response
             )
         }
         (resource, offset, received) = (nil, nil, 0)
         token = nil
-        if beginnings > 1 { try wait(purpose, answer, read) }
-        tell(.begunAnew(reason: reason))
+        if beginnings > 1 { try wait(purpose, response, read) }
+        report(.begunAnew(reason: reason))
         return nil
     }
 
@@ -227,52 +227,54 @@ final class UploadRun: TransferRun {
     /// Returns the response.
     ///
     /// If it is missing, waits and returns nil.
-    func answered(
+    func responded(
         _ result: ExchangeResult,
         _ purpose: String
-    ) throws(TransferError) -> (Transfer.Answer, UploadAnswer)? {
+    ) throws(TransferError) -> (Transfer.Response, ServerResponse)? {
         if let fault = contentFault {
             contentFault = nil
             throw error(fault, in: purpose)
         }
-        if let answered = result.answered { return answered }
+        if let responded = result.responded { return responded }
         offset = nil
         try wait(after: result.fault, purpose)
         return nil
     }
 
-    func wait(_ purpose: String, _ answer: Transfer.Answer, _ read: UploadAnswer)
+    func wait(_ purpose: String, _ response: Transfer.Response, _ read: ServerResponse)
         throws(TransferError)
     {
-        try wait("\(purpose) returned \(sentence(answer))", answer, read.retryAfter)
+        try wait("\(purpose) returned \(sentence(response))", response, read.retryAfter)
     }
 
-    func tell(_ event: Upload.Event) {
+    func report(_ event: Upload.Event) {
         lastEvent = event
         onEvent(event)
     }
 
-    func tellWaiting(_ pause: Duration, reason: String) { tell(.waiting(pause, reason: reason)) }
+    func reportWaiting(_ pause: Duration, reason: String) {
+        report(.waiting(pause, reason: reason))
+    }
 
-    func redirected(_ answer: Transfer.Answer, from url: URLText, _ purpose: String)
+    func redirected(_ response: Transfer.Response, from url: URLText, _ purpose: String)
         -> TransferError
     {
-        let place = answer.redirection(from: url)
+        let place = response.redirection(from: url)
         return error(
             .redirected,
-            "\(purpose) was redirected with \(sentence(answer)) \(place)",
-            answer
+            "\(purpose) was redirected with \(sentence(response)) \(place)",
+            response
         )
     }
 
-    func refusal(_ answer: Transfer.Answer, _ purpose: String) -> TransferError {
-        error(.refused, "\(purpose) was refused with \(sentence(answer))", answer)
+    func refusal(_ response: Transfer.Response, _ purpose: String) -> TransferError {
+        error(.refused, "\(purpose) was refused with \(sentence(response))", response)
     }
 
-    private func sentence(_ answer: Transfer.Answer) -> String {
-        let phrase = answer.status.reasonPhrase
-        let problem = ProblemDocument.sentence(answer.fields, answer.content)
-        return "\(answer.status.code)\(phrase.isEmpty ? "" : " \(phrase)")"
+    private func sentence(_ response: Transfer.Response) -> String {
+        let phrase = response.status.reasonPhrase
+        let problem = ProblemDocument.sentence(response.fields, response.content)
+        return "\(response.status.code)\(phrase.isEmpty ? "" : " \(phrase)")"
             + (problem.map { ": \($0)" } ?? "")
     }
 }

@@ -50,13 +50,13 @@ struct WireVersion: Equatable {
 
 extension HTTPFields {
     /// Asks proxies to forward content as it arrives (RFC 10036), because the client waits for a 104 meanwhile.
-    mutating func askForIncrementalForwarding() { self[.incremental] = "?1" }
+    mutating func requestIncrementalForwarding() { self[.incremental] = "?1" }
 }
 
 /// The upload fields of one response.
 ///
 /// A property is nil if its field is missing or invalid.
-struct UploadAnswer {
+struct ServerResponse {
     let status: Int
     let offset: Int64?
     let length: Int64?

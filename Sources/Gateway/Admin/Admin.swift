@@ -14,7 +14,7 @@ import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
 /// The load of the FastCGI listener that serves uploads.
-package struct FrontLoad: Sendable {
+package struct ListenerLoad: Sendable {
     /// The number of requests being processed.
     package var busy: Int
     package var maximum: Int
@@ -36,7 +36,7 @@ package final class Admin: Sendable {
     let version: String
     let build: String?
     let node: String?
-    let load: @Sendable () -> FrontLoad
+    let load: @Sendable () -> ListenerLoad
     let sampler: Sampler
     let meter: RateMeter
     private let isEnding = Counter()
@@ -50,7 +50,7 @@ package final class Admin: Sendable {
         version: String,
         build: String? = nil,
         node: String? = nil,
-        load: @escaping @Sendable () -> FrontLoad
+        load: @escaping @Sendable () -> ListenerLoad
     ) {
         self.gateway = gateway
         self.version = version
@@ -71,7 +71,7 @@ package final class Admin: Sendable {
     /// Makes the readiness page report from now on that the daemon is not ready, because it is shutting down.
     package func noteEnd() { isEnding.set(1) }
 
-    var isOver: Bool { isEnding.count > 0 }
+    var isEnded: Bool { isEnding.count > 0 }
 
     /// The current routes, sorted by name.
     var routes: [Route] {
@@ -83,12 +83,12 @@ package final class Admin: Sendable {
     /// Only the last segment of the path counts, because a web server may serve the pages under any path.
     package func serve(_ exchange: any Exchange) {
         switch exchange.head {
-        case .failure(let refusal): exchange.answer(refusal.response)
-        case .success(let head): exchange.answer(answer(to: head))
+        case .failure(let refusal): exchange.respond(refusal.response)
+        case .success(let head): exchange.respond(response(to: head))
         }
     }
 
-    private func answer(to head: RequestHead) -> Response {
+    private func response(to head: RequestHead) -> Response {
         let name = head.path.split(separator: "/", omittingEmptySubsequences: false).last ?? ""
         guard let make = page(named: name) else {
             return Self.text("Page not found.\n", status: .notFound)
@@ -199,9 +199,9 @@ extension Admin {
     /// An upstream that is down, refused settings and a full disk do not affect readiness, because uploads are still
     /// received and resumed, and the metrics report the problem. Delivery attempts that fail inside this process affect
     /// readiness.
-    func checks(_ load: FrontLoad) -> [Check] {
+    func checks(_ load: ListenerLoad) -> [Check] {
         [
-            Check(name: "serving", fault: isOver ? "shutting down" : nil),
+            Check(name: "serving", fault: isEnded ? "shutting down" : nil),
             Check(
                 name: "accepting",
                 fault: load.isAccepting ? nil : "no thread accepts connections"

@@ -27,8 +27,8 @@ final class Sampler: Sendable {
         var patience = Deadline.after(Sampler.patience)
         var isStarted = false
         /// The number of requests for the free space, and of those that the last reading answers.
-        var asked = 0
-        var answered = 0
+        var requested = 0
+        var completed = 0
     }
 
     /// The longest wait for the free space; the last reading is used then.
@@ -38,7 +38,7 @@ final class Sampler: Sendable {
     private static let patience = Duration.seconds(60)
     private static let partialInterval = Duration.seconds(10)
     /// Twice the number that is shown, because requests may resume some uploads before the next search.
-    private static let mostPartial = 2 * Status.most
+    private static let maximumPartial = 2 * Status.maximum
 
     private let spool: Spool
     private let space: @Sendable () -> FileSystemSpace?
@@ -81,7 +81,7 @@ final class Sampler: Sendable {
     /// If `hasPartial` is false, empties the list without a search.
     func lookForPartial(_ hasPartial: Bool) {
         // An unreadable spool is reported by its own check; the last list is outdated.
-        let found = hasPartial ? try? spool.newestPartial(most: Self.mostPartial) : nil
+        let found = hasPartial ? try? spool.newestPartial(maximum: Self.maximumPartial) : nil
         state.update { $0.partial = found ?? [] }
     }
 
@@ -102,14 +102,14 @@ final class Sampler: Sendable {
 
     /// Waits for a request for the free space, and reads it.
     private func readSpace() {
-        let asked = state.wait(until: .after(.seconds(3600))) { state in
-            state.asked > state.answered ? state.asked : nil
+        let requested = state.wait(until: .after(.seconds(3600))) { state in
+            state.requested > state.completed ? state.requested : nil
         }
-        guard let asked else { return }
+        guard let requested else { return }
         let space = self.space()
         state.update { state in
             state.sample.space = space
-            state.answered = asked
+            state.completed = requested
         }
     }
 
@@ -117,12 +117,12 @@ final class Sampler: Sendable {
     var sample: Sample {
         let request = state.update { state -> Int? in
             guard state.isStarted else { return nil }
-            state.asked += 1
-            return state.asked
+            state.requested += 1
+            return state.requested
         }
         guard let request else { return state.update { $0.sample } }
         let sample = state.wait(until: .after(Self.spacePatience)) { state in
-            state.answered >= request ? state.sample : nil
+            state.completed >= request ? state.sample : nil
         }
         return sample ?? state.update { $0.sample }
     }

@@ -25,9 +25,9 @@ struct Status: Sendable {
         var first: [Element]
         var count: Int
 
-        /// Lists the first `most` elements of `all`, and counts `others` more.
-        init(_ all: [Element], most: Int = Status.most, others: Int = 0) {
-            first = Array(all.prefix(most))
+        /// Lists the first `maximum` elements of `all`, and counts `others` more.
+        init(_ all: [Element], maximum: Int = Status.maximum, others: Int = 0) {
+            first = Array(all.prefix(maximum))
             count = all.count + others
         }
 
@@ -35,7 +35,7 @@ struct Status: Sendable {
     }
 
     /// The maximum number listed of each kind.
-    static let most = 20
+    static let maximum = 20
 
     let version: String
     /// The identity of the build, or nil if unknown.
@@ -82,7 +82,7 @@ struct Status: Sendable {
     /// Why uploads are refused with 507, except small ones that stay in memory; empty if no uploads are refused.
     let full: [SpoolError]
     /// Faults in the web server's configuration in the last 15 minutes.
-    let faults: [FrontFault]
+    let faults: [WebServerFault]
     let isReloadRefused: Bool
     let corrupt: Int
     /// The number of uploads and directories that recovery could not read or repair.
@@ -139,7 +139,7 @@ struct Status: Sendable {
         figures = gateway.deliveries.spool.figures
         sample = admin.sampler.sample
         full = gateway.deliveries.spool.refusals(with: sample.space)
-        faults = FrontFault.allCases.filter(gateway.faults.recent.contains)
+        faults = WebServerFault.allCases.filter(gateway.faults.recent.contains)
         isReloadRefused = metrics.refusedReload.count > 0
         corrupt = metrics.waiting.corrupt
         unrecovered = metrics.unrecovered.count
@@ -358,7 +358,7 @@ extension WaitingUpload {
     }
 
     /// A check for the operator to make before choosing one of `steps`; nil if none is needed.
-    var question: String? {
+    var prompt: String? {
         cause == .indeterminate ? "check whether the upstream has the upload" : nil
     }
 
@@ -489,7 +489,7 @@ extension WaitingUpload {
             ("next-attempt", next.map { .string($0.description) } ?? .null),
             ("attempts", .integer(Int64(attempts))),
             ("reason", reason.map { .string($0) } ?? .null),
-            ("question", question.map { .string($0) } ?? .null),
+            ("question", prompt.map { .string($0) } ?? .null),
             ("commands", .array(steps.map { .string($0.command) })),
         ])
     }

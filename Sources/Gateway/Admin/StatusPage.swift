@@ -136,7 +136,7 @@ extension Status {
     }
 
     private var fails: String {
-        part("Failing", Part(failing, most: .max)) { route in
+        part("Failing", Part(failing, maximum: .max)) { route in
             "<li class=\"failing\"><div>" + HTML.element("b", route.name)
                 + HTML.element("code", route.upstream) + "</div>"
                 + HTML.element("p", route.count) + reason(route.run.reason) + "</li>"
@@ -144,7 +144,7 @@ extension Status {
     }
 
     private var goesTo: String {
-        part("Routes", Part(routes, most: .max)) { route in
+        part("Routes", Part(routes, maximum: .max)) { route in
             "<li><div>" + HTML.element("b", route.name) + HTML.element("code", route.upstream)
                 + "</div></li>"
         }
@@ -188,7 +188,7 @@ extension Status {
         return
             "<li class=\"\(kind)\">\(head("\(upload.id)", upload.route, upload.owner, naming: upload.naming))"
             + HTML.element("p", facts.compactMap(\.self).joined(separator: " · "))
-            + reason(upload.reason) + (upload.question.map { HTML.element("p", $0) } ?? "")
+            + reason(upload.reason) + (upload.prompt.map { HTML.element("p", $0) } ?? "")
             + steps.joined() + "</li>"
     }
 

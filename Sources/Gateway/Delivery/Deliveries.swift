@@ -85,7 +85,7 @@ package final class Deliveries: Sendable {
         slots.setBounds(current.bounds)
         journal.events.reload(settings)
         // The old settings scheduled the next run, and the new settings may contain routes that were missing.
-        queue.askForRun()
+        queue.requestRun()
     }
 
     var log: Log { journal.log }

@@ -78,8 +78,8 @@ package struct Delivery {
                 reason: "too many concurrent deliveries (delivery.maximum-concurrent); check "
                     + "why the upstream is slow",
                 // The connection of a resumable client is closed without a response, and the queue retries.
-                listener.isResumable ? listener.unheard : listener,
-                telling: .deliveryUnderWay
+                listener.isResumable ? listener.storingOnly : listener,
+                reporting: .deliveryUnderWay
             )
         }
         defer { slot.giveBack() }
@@ -87,7 +87,7 @@ package struct Delivery {
             of: upload,
             for: listener.knowledge(isAccepted: route.hasAccepted(upload)),
             completing: listener.completing,
-            told: route.toldDigests,
+            reported: route.reportedDigests,
             listener.heartbeat
         )
         switch checked {
@@ -119,7 +119,7 @@ package struct Delivery {
                     upload,
                     reason: reason,
                     listener,
-                    telling: refusal,
+                    reporting: refusal,
                     lacksCredentials: true
                 )
             } else {
@@ -150,7 +150,7 @@ package struct Delivery {
                 upload,
                 reason: "one of the uploads that it was joined from is in use",
                 listener,
-                telling: .deliveryUnderWay
+                reporting: .deliveryUnderWay
             )
         }
         return try deliver(upload, to: listener)
@@ -176,7 +176,7 @@ package struct Delivery {
     package func deliverQueued(_ upload: Upload) throws(SpoolError) {
         if upload.nextAttempt == nil {
             // The client knows that the upload has not been delivered, and may return until its time in the queue ends.
-            guard isOver(upload) else { return }
+            guard isExpired(upload) else { return }
             // Clients without credentials must not fill `hold`.
             if upload.lacksCredentials, !route.hasAccepted(upload) {
                 try upload.remove(durably: true)
@@ -243,7 +243,7 @@ package struct Delivery {
 
     /// Defers the upload so that the queue or the client retries.
     ///
-    /// An upload without a record cannot be deferred, so its delivery has failed. `asked` is the pause that the
+    /// An upload without a record cannot be deferred, so its delivery has failed. `retryAfter` is the pause that the
     /// upstream asked for, in seconds. `lacksCredentials` is true if only the client can retry, with other credentials.
     ///
     /// - Returns: `refusal`, or another refusal if no retry follows.
@@ -251,8 +251,8 @@ package struct Delivery {
         _ upload: Upload,
         reason: String,
         _ listener: ResponseListener,
-        asked: Int? = nil,
-        telling refusal: Refusal,
+        retryAfter: Int? = nil,
+        reporting refusal: Refusal,
         lacksCredentials: Bool = false
     ) throws(SpoolError) -> Refusal {
         guard upload.isRecorded else {
@@ -261,12 +261,12 @@ package struct Delivery {
         }
         let pause = route.settings.queue.pause(
             after: upload.attempts,
-            asked: asked,
+            retryAfter: retryAfter,
             random: RandomBits.next()
         )
         let next = WallTime(seconds: deliveries.clock.now.seconds + pause.components.seconds)
         // Without credentials, no attempt follows after the pause.
-        if isOver(upload, in: lacksCredentials ? .zero : pause) {
+        if isExpired(upload, in: lacksCredentials ? .zero : pause) {
             try failOver(upload, reason: reason)
             return .deliveryFailed
         }
@@ -309,9 +309,9 @@ package struct Delivery {
     }
 
     /// Whether the upload's time in the queue will have ended after `pause`.
-    private func isOver(_ upload: Upload, in pause: Duration = .zero) -> Bool {
+    private func isExpired(_ upload: Upload, in pause: Duration = .zero) -> Bool {
         let now = deliveries.clock.confirmed
-        return route.settings.queue.isOver(
+        return route.settings.queue.isExpired(
             since: upload.completeSince ?? now,
             at: WallTime(seconds: now.seconds + pause.components.seconds)
         )

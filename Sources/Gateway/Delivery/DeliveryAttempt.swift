@@ -33,7 +33,7 @@ final class DeliveryAttempt {
     private var content: [UInt8] = []
     private var isStreaming = false
     private var result = AttemptResult.accepted
-    private var fate = AttemptFate.delivered
+    private var decision = AttemptDecision.delivered
     private var challenges: [String] = []
     private var retryAfter: Int?
     /// The request that was last sent.
@@ -88,7 +88,7 @@ final class DeliveryAttempt {
             )
         } catch {
             journal.notSent(on: route.counts, of: upload.creation.client, reason: error.reason)
-            return try postpone(error.reason, telling: error.refusal(isKept: upload.isRecorded))
+            return try postpone(error.reason, reporting: error.refusal(isKept: upload.isRecorded))
         }
         let outcome = try send(form)
         return upload.isRecorded ? try end(outcome, form) : endUnrecorded(outcome, form)
@@ -103,23 +103,23 @@ final class DeliveryAttempt {
             journal.delivered(upload, status: status)
             return nil
         }
-        if case .unheard = outcome {
+        if case .undelivered = outcome {
             // The upstream has responded, but the client received only a part.
             journal.delivered(upload, status: status)
             let target = upload.creation.head.target
             log.clientGone(route: route.name, target: target, reason: reason)
-            breakOff()
+            abort()
             return nil
         }
         if outcome.isUnsent { form.takeBack() }
         journal.failed(upload, reason: reason)
         if !hasBegun || listener.exchange?.withdraw() == true { return refusal }
-        breakOff()
+        abort()
         return nil
     }
 
     private func end(_ outcome: AttemptOutcome, _ form: UploadForm) throws(SpoolError) -> Refusal? {
-        if outcome == .answered { finish() }
+        if outcome == .responded { finish() }
         form.end(status: isStored ? status : nil)
         if let error = spoolError {
             // The upstream has accepted the upload, so the response counts even if the gateway cannot store it.
@@ -129,28 +129,28 @@ final class DeliveryAttempt {
         guard let reason = outcome.reason,
             let refusal = outcome.refusal(isRepeatable: isRepeatable, isKept: true)
         else {
-            if fate.tellsResponse {
+            if decision.isFinal {
                 noteFinalResponse()
                 return nil
             }
             if result == .notNow { upload.mayBeProcessed = true }
             return try postpone(
                 responseReason,
-                asked: retryAfter,
-                telling: self.refusal,
-                lacksCredentials: fate == .deferredForClient
+                retryAfter: retryAfter,
+                reporting: self.refusal,
+                lacksCredentials: decision == .deferredForClient
             )
         }
         // A final response over the cap was stored first, but the client received only a part of the content.
         if isStored || hasBegun {
             noteFinalResponse()
-            breakOff()
+            abort()
             return nil
         }
-        let result: AttemptResult = outcome.isUnsent ? .unsent : .unanswered
-        if AttemptFate(after: result, isRepeatable: isRepeatable, .gone) == .deferred {
-            if result == .unanswered { upload.mayBeProcessed = true }
-            return try postpone(reason, asked: outcome.retryAfter, telling: refusal)
+        let result: AttemptResult = outcome.isUnsent ? .unsent : .noResponse
+        if AttemptDecision(after: result, isRepeatable: isRepeatable, .gone) == .deferred {
+            if result == .noResponse { upload.mayBeProcessed = true }
+            return try postpone(reason, retryAfter: outcome.retryAfter, reporting: refusal)
         }
         try delivery.holdIndeterminate(upload, reason: reason, completing: listener.completing)
         return refusal
@@ -158,16 +158,16 @@ final class DeliveryAttempt {
 
     private func postpone(
         _ reason: String,
-        asked: Int? = nil,
-        telling refusal: Refusal,
+        retryAfter: Int? = nil,
+        reporting refusal: Refusal,
         lacksCredentials: Bool = false
     ) throws(SpoolError) -> Refusal {
         try delivery.postpone(
             upload,
             reason: reason,
             listener,
-            asked: asked,
-            telling: refusal,
+            retryAfter: retryAfter,
+            reporting: refusal,
             lacksCredentials: lacksCredentials
         )
     }
@@ -201,7 +201,7 @@ final class DeliveryAttempt {
 
     // MARK: Sending
 
-    private static let mostRedirects = 2
+    private static let maximumRedirects = 2
 
     /// Sends the request, again for each redirect within the upstream.
     ///
@@ -215,7 +215,7 @@ final class DeliveryAttempt {
             outcome,
             of: upload.creation.client,
             status: status,
-            isPutOff: !fate.tellsResponse,
+            isDeferred: !decision.isFinal,
             nanoseconds: watch.nanoseconds
         )
         return outcome
@@ -238,7 +238,7 @@ final class DeliveryAttempt {
         while true {
             journal.delivering(upload)
             // A redirect beyond the limit is relayed, like a redirect to another host.
-            request.interceptsRedirects = redirects < Self.mostRedirects
+            request.interceptsRedirects = redirects < Self.maximumRedirects
             let outcome = attempt(request)
             if isMisdirected, !request.needsNewConnection {
                 request.needsNewConnection = true
@@ -264,7 +264,7 @@ final class DeliveryAttempt {
     private func note(_ redirection: Redirection, status: Int) {
         // No setting makes an answer of a request to repeat the content at another host.
         guard !redirection.isListed, let place = redirection.place,
-            redirection.kind == .answer || (301...303).contains(status)
+            redirection.kind == .response || (301...303).contains(status)
         else { return }
         let rules = route.settings.upstream.redirects
         route.counts.noteRedirect(
@@ -303,12 +303,12 @@ extension DeliveryAttempt: ResponseSink {
         }
         slot?.giveBack()
         route.counts.noteSteering(head.fields, route: route.name, log)
-        var told = ResponseHead(
+        var shown = ResponseHead(
             status: head.status,
             fields: UpstreamFields.relayed(head.fields)
-        ).fitting(telling: log, upload: upload.isRecorded ? upload.creation.id : nil)
-        digests.plan.tell(digests.values, in: &told)
-        self.head = told
+        ).fitting(noting: log, upload: upload.isRecorded ? upload.creation.id : nil)
+        digests.plan.add(digests.values, in: &shown)
+        self.head = shown
         self.contentLength = contentLength
         guard upload.isRecorded else {
             // The response is not stored, so it need not be complete.
@@ -318,9 +318,10 @@ extension DeliveryAttempt: ResponseSink {
         retryAfter = head.fields[.retryAfter].flatMap(seconds(ofRetryAfter:))
         challenges = head.fields[values: .wwwAuthenticate]
         result = result(of: head)
-        fate = fateOfUpload
+        decision = decisionOnUpload
         // The redirect to a login must look like a 401 to the client, and in the record.
-        if fate == .refused, head.status.code < 400, result == .unauthorized || result == .elsewhere
+        if decision == .refused, head.status.code < 400,
+            result == .unauthorized || result == .elsewhere
         {
             let refusal = Refusal.credentialsRefused([], isKept: false).response
             self.head = refusal.head
@@ -366,19 +367,19 @@ extension DeliveryAttempt: ResponseSink {
         ].compactMap { $0 } + route.settings.upstream.hosts
     }
 
-    private var fateOfUpload: AttemptFate {
+    private var decisionOnUpload: AttemptDecision {
         let client = listener.knowledge(isAccepted: route.hasAccepted(upload))
-        let fate = AttemptFate(after: result, isRepeatable: isRepeatable, client)
+        let decision = AttemptDecision(after: result, isRepeatable: isRepeatable, client)
         // A redirect elsewhere is not proof that the application received the upload, so it is kept in any case.
-        guard fate == .heldWithResponse, result == .notNow, client.waits,
+        guard decision == .heldWithResponse, result == .notNow, client.waits,
             deliveries.isHoldFull(route)
-        else { return fate }
+        else { return decision }
         deliveries.noteHoldFull(route)
         return .refused
     }
 
     func receive(content part: RawSpan) throws {
-        guard fate.tellsResponse, !isMisdirected, !isReplaced else { return }
+        guard decision.isFinal, !isMisdirected, !isReplaced else { return }
         if !isStreaming {
             if Int64(content.count + part.byteCount) <= route.settings.maxResponseSize {
                 part.withUnsafeBytes { content.append(contentsOf: $0) }
@@ -392,7 +393,7 @@ extension DeliveryAttempt: ResponseSink {
     }
 
     private func finish() {
-        guard !isStreaming, fate.tellsResponse else { return }
+        guard !isStreaming, decision.isFinal else { return }
         store(content: content)
         // `try?`: a disconnected client can request the stored response later.
         try? begin(contentLength: contentLength ?? Int64(content.count))
@@ -400,7 +401,7 @@ extension DeliveryAttempt: ResponseSink {
 
     /// The refusal sent to the client instead of a response that is not final.
     private var refusal: Refusal {
-        switch fate {
+        switch decision {
         case .deferredForClient: .credentialsRefused(challenges)
         case .deferred where result == .redirect: .upstreamRedirects
         case .delivered, .refused, .failed, .heldWithResponse, .held, .deferred:
@@ -413,7 +414,7 @@ extension DeliveryAttempt: ResponseSink {
         content = []
         guard let head, let exchange = listener.exchange else { return }
         hasBegun = true
-        let final = listener.final(head, of: upload, isSuccess: fate == .delivered)
+        let final = listener.final(head, of: upload, isSuccess: decision == .delivered)
         relaysContent = final.hasContent
         let isWithContent =
             final.hasContent && (final.head.status.hasContent || !upload.isRecorded)
@@ -430,13 +431,13 @@ extension DeliveryAttempt: ResponseSink {
         }
     }
 
-    private func breakOff() { listener.exchange?.abort() }
+    private func abort() { listener.exchange?.abort() }
 
     private func store(content: [UInt8]?) {
         guard let head else { return }
         let response = StoredResponse(head: head, content: content)
         do throws(SpoolError) {
-            switch fate {
+            switch decision {
             case .failed: try hold(.failed, responseReason, response)
             case .heldWithResponse: try hold(.indeterminate, responseReason, response)
             case .delivered, .refused, .held, .deferred, .deferredForClient:

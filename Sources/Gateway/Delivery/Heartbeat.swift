@@ -32,7 +32,7 @@ package struct ProgressReport {
     /// Sends the location of an upload (draft-12 §4.2.2), before any of its content is read.
     ///
     /// Call this function only if `Dialect.allowsInterim(toCreationOf:)` returns true.
-    package static func tell(
+    package static func send(
         location: String,
         to exchange: any Exchange,
         _ responses: any ResponseWording
@@ -41,13 +41,13 @@ package struct ProgressReport {
     }
 
     /// Makes the upload's offset durable, then sends the offset.
-    package func tell(_ upload: Upload) throws(SpoolError) {
+    package func send(_ upload: Upload) throws(SpoolError) {
         try upload.sync()
-        tell(durable: upload.durableOffset)
+        send(durable: upload.durableOffset)
     }
 
     /// Sends an offset that is already durable.
-    package func tell(durable offset: Int64) {
+    package func send(durable offset: Int64) {
         exchange.send(interim: responses.interimProgress(offset: offset))
     }
 
@@ -77,7 +77,7 @@ package final class Heartbeat {
     package func beat(_ upload: Upload) throws(SpoolError) {
         guard next.hasPassed else { return }
         next = .never
-        try report.tell(upload)
+        try report.send(upload)
         next = .after(interval)
     }
 
@@ -107,7 +107,7 @@ package struct ResponseListener {
     /// The fields of the request that completed the upload, if any, with the credentials of the attempt.
     var completing: HTTPFields?
     /// The request that waits for the result, although the final response is only stored; nil if none does.
-    package var witness: (any Exchange)?
+    package var waiting: (any Exchange)?
     /// Whether the client can resume after a lost connection.
     package var isResumable = false
     /// Whether the client sent the whole upload in this request.
@@ -139,9 +139,9 @@ package struct ResponseListener {
     }
 
     /// A copy that only stores the response.
-    var unheard: ResponseListener { ResponseListener(responses, completing: completing) }
+    var storingOnly: ResponseListener { ResponseListener(responses, completing: completing) }
 
-    var isThere: Bool { (exchange ?? witness).map { !$0.isPeerGone } ?? false }
+    var isThere: Bool { (exchange ?? waiting).map { !$0.isPeerGone } ?? false }
 
     /// What the client can still do.
     ///
@@ -163,8 +163,8 @@ extension ResponseHead {
     /// Returns the head without the fields that exceed the limit.
     ///
     /// Logs if fields were removed.
-    package func fitting(telling log: Log, upload: UploadID? = nil) -> ResponseHead {
-        guard fieldBytes > Self.mostFieldBytes else { return self }
+    package func fitting(noting log: Log, upload: UploadID? = nil) -> ResponseHead {
+        guard fieldBytes > Self.maximumFieldBytes else { return self }
         log.headCut(upload: upload, bytes: fieldBytes)
         return fitting
     }

@@ -12,9 +12,9 @@ import SpoolgateUpstream
 
 struct RefusedCredentials {
     /// A guess waits longer after each refusal, so this is more than a client can try.
-    private static let most = 200
+    private static let maximum = 200
     /// The maximum size in bytes of the stored challenges.
-    private static let mostChallenges = 2048
+    private static let maximumChallenges = 2048
 
     private(set) var digests: [String] = []
     /// The values of `WWW-Authenticate` in the last refusal.
@@ -38,9 +38,9 @@ struct RefusedCredentials {
 
     mutating func add(_ digest: String, challenges: [String]) {
         if !digests.contains(digest) { digests.append(digest) }
-        digests.removeFirst(max(0, digests.count - Self.most))
+        digests.removeFirst(max(0, digests.count - Self.maximum))
         let size = challenges.reduce(0) { $0 + $1.utf8.count }
-        self.challenges = size <= Self.mostChallenges ? challenges : []
+        self.challenges = size <= Self.maximumChallenges ? challenges : []
     }
 }
 

@@ -63,11 +63,11 @@ package final class Admission: Sendable {
             isShort: Bool,
             isLast: Bool,
             isAtDoor: Bool = false
-        ) -> Answer {
+        ) -> Decision {
             let taken = active - inReserve + (isAtDoor ? 0 : atDoor)
             let (bounds, hasRoom) = (bounds, !isLast && taken < bounds.total)
             let hasReserve = isShort && inReserve < bounds.reserve
-            let answer = change(client) { count -> Answer in
+            let decision = change(client) { count -> Decision in
                 if hasRoom, count.active < bounds.ofClient {
                     count.active += 1
                     return .admitted(AdmissionTicket(client: client, isHurried: false))
@@ -78,11 +78,11 @@ package final class Admission: Sendable {
                 count.inReserve += 1
                 return .admitted(AdmissionTicket(client: client, isHurried: true))
             }
-            if case .admitted(let ticket) = answer {
+            if case .admitted(let ticket) = decision {
                 active += 1
                 if ticket.isHurried { inReserve += 1 }
             }
-            return answer
+            return decision
         }
 
         mutating func change<R>(_ client: ClientName, _ change: (inout Count) -> R) -> R {
@@ -96,7 +96,7 @@ package final class Admission: Sendable {
     }
 
     /// The decision on a request.
-    package enum Answer {
+    package enum Decision {
         /// The request is admitted.
         ///
         /// After serving it, the caller must pass the ticket to `leave`.
@@ -125,23 +125,23 @@ package final class Admission: Sendable {
         isShort: Bool,
         isLast: Bool = false,
         patience: Duration = .zero
-    ) -> Answer {
-        let (answer, waits) = state.updateQuietly { state -> (Answer, Bool) in
-            let answer = state.admit(client, isShort: isShort, isLast: isLast)
-            guard case .noThread = answer, !isLast, patience > .zero,
+    ) -> Decision {
+        let (decision, waits) = state.updateQuietly { state -> (Decision, Bool) in
+            let decision = state.admit(client, isShort: isShort, isLast: isLast)
+            guard case .noThread = decision, !isLast, patience > .zero,
                 state.atDoor < state.bounds.atDoor
-            else { return (answer, false) }
+            else { return (decision, false) }
             state.atDoor += 1
-            return (answer, true)
+            return (decision, true)
         }
-        guard waits else { return answer }
+        guard waits else { return decision }
         defer { state.updateQuietly { $0.atDoor -= 1 } }
-        let later = state.wait(until: .after(patience), isQuiet: true) { state -> Answer? in
-            let answer = state.admit(client, isShort: isShort, isLast: isLast, isAtDoor: true)
-            if case .noThread = answer { return nil }
-            return answer
+        let later = state.wait(until: .after(patience), isQuiet: true) { state -> Decision? in
+            let decision = state.admit(client, isShort: isShort, isLast: isLast, isAtDoor: true)
+            if case .noThread = decision { return nil }
+            return decision
         }
-        return later ?? answer
+        return later ?? decision
     }
 
     /// Records that the admitted request with this ticket has ended.

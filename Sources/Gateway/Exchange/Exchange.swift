@@ -88,7 +88,7 @@ extension Exchange {
     package func setAlarm(_ alarm: Alarm?) {}
 
     /// Sends a complete response; does nothing if the client has disconnected.
-    package func answer(_ response: Response) {
+    package func respond(_ response: Response) {
         do throws(ClientGone) {
             try send(head: response.head, contentLength: Int64(response.content.count))
             if !response.content.isEmpty { try send(content: response.content.span.bytes) }
@@ -121,7 +121,7 @@ package struct ExchangeContext: Sendable, Equatable {
     /// The mistakes in the web server's configuration that the parameters reveal.
     ///
     /// If they include `.badOrigin`, the property `badOrigin` is the invalid value.
-    package var faults: Set<FrontFault>
+    package var faults: Set<WebServerFault>
 
     /// Creates a context.
     package init(
@@ -132,7 +132,7 @@ package struct ExchangeContext: Sendable, Equatable {
         interimStatuses: [Int] = [],
         remoteAddress: String? = nil,
         scheme: String? = nil,
-        faults: Set<FrontFault> = []
+        faults: Set<WebServerFault> = []
     ) {
         self.route = route
         self.owner = owner
@@ -146,7 +146,7 @@ package struct ExchangeContext: Sendable, Equatable {
 }
 
 /// A kind of mistake in the web server's configuration.
-package enum FrontFault: String, Sendable, CaseIterable {
+package enum WebServerFault: String, Sendable, CaseIterable {
     /// The web server stored content in a file before passing the content on.
     case buffered
     /// nginx does not say whether it buffers content, because its configuration lacks spoolgate's parameter file.

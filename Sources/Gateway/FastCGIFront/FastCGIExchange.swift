@@ -26,7 +26,7 @@ package final class FastCGIExchange: Exchange {
     private var isLimited = false
     private var alarm: Alarm?
     /// Whether the exchange has ended and must not use the connection any more.
-    var isOver = false
+    var isEnded = false
     var incoming: Incoming
     var outgoing = Outgoing.nothing
     /// The number of bytes that nginx has reported as written into the file.
@@ -84,7 +84,7 @@ package final class FastCGIExchange: Exchange {
     package var isPeerGone: Bool {
         switch outgoing {
         case .gone, .aborted: true
-        case .nothing, .content, .headOnly: isOver || connection.isHungUp
+        case .nothing, .content, .headOnly: isEnded || connection.isHungUp
         }
     }
 }
@@ -136,12 +136,12 @@ extension FastCGIExchange {
 
     private func take(into free: UnsafeMutableRawBufferPointer) -> Int {
         guard case .content(let remaining) = incoming else { return 0 }
-        guard !isOver else {
+        guard !isEnded else {
             incoming = .failed(.released)
             return 0
         }
-        let most = remaining.map { Int(min($0, Int64(free.count))) } ?? free.count
-        let room = UnsafeMutableRawBufferPointer(rebasing: free.prefix(most))
+        let maximum = remaining.map { Int(min($0, Int64(free.count))) } ?? free.count
+        let room = UnsafeMutableRawBufferPointer(rebasing: free.prefix(maximum))
         var (count, end) = (0, RecordReader.End.none)
         // After a request to stop receiving, only bytes that have already been read are returned, so that a fast sender
         // is stopped.
@@ -207,7 +207,7 @@ extension FastCGIExchange {
     /// Sends an interim head at once if the web server forwards its status and the final head has not been sent.
     @discardableResult
     package func send(interim head: ResponseHead) -> Bool {
-        guard context.interimStatuses.contains(head.status.code), outgoing == .nothing, !isOver
+        guard context.interimStatuses.contains(head.status.code), outgoing == .nothing, !isEnded
         else { return false }
         var head = head
         beforeHead?(&head)
@@ -223,7 +223,7 @@ extension FastCGIExchange {
     package func send(head: ResponseHead, contentLength: Int64?) throws(ClientGone) {
         var head = head
         beforeHead?(&head)
-        guard outgoing == .nothing, !isOver else { throw ClientGone() }
+        guard outgoing == .nothing, !isEnded else { throw ClientGone() }
         let hasContent = !isHeadRequest && head.status.code != 204 && head.status.code != 304
         let bytes = ResponseBytes.final(
             head,
@@ -245,7 +245,7 @@ extension FastCGIExchange {
         case .headOnly: return
         case .gone, .aborted: throw ClientGone()
         case .content(let remaining):
-            guard !isOver else { throw ClientGone() }
+            guard !isEnded else { throw ClientGone() }
             let count = remaining.map { Int(min($0, Int64(content.byteCount))) }
             let allowed = content.extracting(first: count ?? content.byteCount)
             outgoing = .content(remaining: remaining.map { $0 - Int64(allowed.byteCount) })
@@ -260,10 +260,10 @@ extension FastCGIExchange {
     /// Small responses, and heads before their content, are collected, not sent.
     package func withdraw() -> Bool {
         switch outgoing {
-        case .nothing: return !isOver
+        case .nothing: return !isEnded
         case .gone, .aborted: return false
         case .content, .headOnly:
-            guard !isOver, !writer.hasSent else { return false }
+            guard !isEnded, !writer.hasSent else { return false }
             writer.discard()
             outgoing = .nothing
             return true
@@ -304,7 +304,7 @@ extension FastCGIExchange {
     /// together with such bytes, even the head, so they are sent only after nginx has read the response. Some clients
     /// send a request again if they receive no response (Chromium).
     package func abort() {
-        if case .content = outgoing, !isOver, writer.flush() {
+        if case .content = outgoing, !isEnded, writer.flush() {
             connection.spoil(within: Self.readingTime)
         }
         outgoing = .aborted
@@ -316,8 +316,8 @@ extension FastCGIExchange {
 
     enum End: Equatable {
         /// A complete response and END_REQUEST were sent.
-        case answered
-        /// As `answered`, and the connection can be used for the next request.
+        case responded
+        /// As `responded`, and the connection can be used for the next request.
         case kept
         /// The web server disconnected, or stopped reading, before the end.
         case gone
@@ -330,7 +330,7 @@ extension FastCGIExchange {
     ///
     /// The connection can be kept if the web server asked for this and has sent the whole request.
     func end(mayBeKept: Bool, lingerIdle: Duration, lingerTotal: Duration) -> End {
-        isOver = true
+        isEnded = true
         let failure: End? =
             switch outgoing {
             case .nothing: .incomplete
@@ -349,7 +349,7 @@ extension FastCGIExchange {
         // If the connection were closed at once, a write of the web server could fail, and nginx would send 502 instead
         // of the response it has.
         if !sentAll, !sentNothingMore { connection.linger(idle: lingerIdle, total: lingerTotal) }
-        return .answered
+        return .responded
     }
 }
 

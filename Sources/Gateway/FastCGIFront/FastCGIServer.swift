@@ -7,7 +7,7 @@ package import SpoolgateExchange
 package import SpoolgatePosix
 
 /// An event of the listener that may concern an operator.
-package enum FrontEvent: Sendable, Equatable {
+package enum ListenerEvent: Sendable, Equatable {
     /// No connection could be accepted for lack of descriptors or memory; accepting is retried.
     case acceptFailed(SystemError)
     /// No thread could be started, so fewer requests are served at a time.
@@ -15,7 +15,7 @@ package enum FrontEvent: Sendable, Equatable {
     /// A peer did not send a valid request in time.
     case noRequest
     /// The handler sent no response, or less content than it announced.
-    case incompleteAnswer
+    case incompleteResponse
 }
 
 /// A FastCGI responder on one listener.
@@ -37,7 +37,7 @@ package final class FastCGIServer: Sendable {
         /// Above this number, the web server is asked to close the oldest ones.
         package var maximumKept = ThreadBudget.keptConnections
         /// How long a web server has to close a connection when asked to.
-        package var letGoTimeout = Duration.seconds(2)
+        package var releaseTimeout = Duration.seconds(2)
         /// The size of a thread's stack in bytes; only the pages used cost memory.
         package var stackSize = 256 * 1024
         /// The time without any byte in either direction after which a request is aborted.
@@ -62,11 +62,11 @@ package final class FastCGIServer: Sendable {
     private let kept: Monitor<KeptConnections>
     private let ready: EventPoll
     private let watched = Monitor(Watched())
-    private let report: @Sendable (FrontEvent) -> Void
-    private let answer: @Sendable (any Exchange, Bool) -> Void
+    private let report: @Sendable (ListenerEvent) -> Void
+    private let respond: @Sendable (any Exchange, Bool) -> Void
 
     private struct Watched {
-        var isOver = false
+        var isEnded = false
         /// The connections asked to stop receiving, with the times at which their waits are interrupted.
         var released: [(connection: Connection, at: Deadline)] = []
     }
@@ -77,26 +77,26 @@ package final class FastCGIServer: Sendable {
     /// libfcgi installs. libfcgi's two environment variables have no effect because they control its accept and its
     /// draining close, which are not used.
     ///
-    /// `report` receives events on any thread and must not block for long. `answer` serves one request on its thread,
-    /// completely. If `isLast` is true, no other thread accepts connections, so `answer` must return soon.
+    /// `report` receives events on any thread and must not block for long. `response` serves one request on its thread,
+    /// completely. If `isLast` is true, no other thread accepts connections, so `response` must return soon.
     ///
     /// - Throws: `SystemError` if libfcgi cannot be initialised, or if the system has no room to wait for connections.
     package init(
         settings: Settings,
         listener: consuming Listener,
-        report: @escaping @Sendable (FrontEvent) -> Void,
-        answer: @escaping @Sendable (_ exchange: any Exchange, _ isLast: Bool) -> Void
+        report: @escaping @Sendable (ListenerEvent) -> Void,
+        respond: @escaping @Sendable (_ exchange: any Exchange, _ isLast: Bool) -> Void
     ) throws(SystemError) {
         try FastCGIRequest.prepare()
         listener.setNoDelay()
         ready = try EventPoll()
         kept = Monitor(
-            KeptConnections(most: settings.maximumKept, patience: settings.letGoTimeout)
+            KeptConnections(maximum: settings.maximumKept, patience: settings.releaseTimeout)
         )
         self.settings = settings
         self.listener = listener
         self.report = report
-        self.answer = answer
+        self.respond = respond
         pool = Monitor(
             ThreadPool(
                 minimumSpare: settings.minimumSpare,
@@ -144,7 +144,7 @@ package final class FastCGIServer: Sendable {
         kept.update { $0.end() }
         // nginx sends parameters together with the connection, so a connection without them has no request.
         let grace = Deadline.after(min(settings.parametersTimeout, .seconds(1)))
-        let closing = Deadline.after(settings.letGoTimeout)
+        let closing = Deadline.after(settings.releaseTimeout)
         var isAccepting = true
         var ended: Void?
         repeat {
@@ -159,7 +159,7 @@ package final class FastCGIServer: Sendable {
         } while ended == nil && !deadline.hasPassed
         if isAccepting { stopWaiting() }
         // Until the last request ends, a wait may have to be interrupted.
-        if ended != nil { watched.update { $0.isOver = true } }
+        if ended != nil { watched.update { $0.isEnded = true } }
         listener.remove()
         return ended != nil || pool.update { $0.active } == 0
     }
@@ -300,14 +300,14 @@ extension FastCGIServer {
         var next = Deadline.after(interval)
         while true {
             let news: Bool? = watched.wait(until: next) {
-                $0.isOver || !$0.released.isEmpty ? $0.isOver : nil
+                $0.isEnded || !$0.released.isEmpty ? $0.isEnded : nil
             }
             if news == true { return }
             if next.hasPassed {
                 for connection in pool.update({ $0.overdue() }) { connection.cut() }
                 for connection in kept.update({ $0.overdue() }) { connection.close() }
                 // The memory of so many requests is scattered over the heap, so later requests could not reuse it well.
-                if pool.update({ $0.busyTimeIsOver() }) { Thread.releaseHeap() }
+                if pool.update({ $0.busyTimeHasPassed() }) { Thread.releaseHeap() }
                 next = .after(interval)
             }
             guard let due = watched.update({ $0.released.first?.at }) else { continue }
@@ -333,13 +333,13 @@ extension FastCGIServer {
             report(.noRequest)
             return nil
         }
-        answer(exchange, isLast)
+        respond(exchange, isLast)
         let end = exchange.end(
-            mayBeKept: kept.update { !$0.isOver },
+            mayBeKept: kept.update { !$0.isEnded },
             lingerIdle: settings.lingerIdle,
             lingerTotal: settings.lingerTotal
         )
-        if end == .incomplete { report(.incompleteAnswer) }
+        if end == .incomplete { report(.incompleteResponse) }
         return end
     }
 

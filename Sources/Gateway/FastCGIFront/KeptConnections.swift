@@ -13,7 +13,7 @@ import SpoolgatePosix
 
 struct KeptConnections {
     /// The maximum number of connections that the web server is not asked to close.
-    let most: Int
+    let maximum: Int
     let patience: Duration
 
     private struct Entry {
@@ -24,13 +24,13 @@ struct KeptConnections {
 
     private var entries: [UInt64: Entry] = [:]
     private var lastToken: UInt64 = 0
-    private var letGo = 0
-    /// `isEnding` is true if every connection must be closed, `isOver` if no more are kept.
+    private var releasing = 0
+    /// `isEnding` is true if every connection must be closed, `isEnded` if no more are kept.
     private(set) var isEnding = false
-    private(set) var isOver = false
+    private(set) var isEnded = false
 
-    init(most: Int, patience: Duration) {
-        self.most = most
+    init(maximum: Int, patience: Duration) {
+        self.maximum = maximum
         self.patience = patience
     }
 
@@ -41,13 +41,13 @@ struct KeptConnections {
     ///
     /// Returns nil if no more are kept; the caller must then close the connection.
     mutating func add(_ connection: Connection) -> UInt64? {
-        guard !isOver else { return nil }
+        guard !isEnded else { return nil }
         lastToken += 1
         entries[lastToken] = Entry(connection: connection)
         if isEnding {
-            letGo(of: lastToken)
-        } else if entries.count - letGo > most, let oldest = oldest {
-            letGo(of: oldest)
+            release(of: lastToken)
+        } else if entries.count - releasing > maximum, let oldest = oldest {
+            release(of: oldest)
         }
         return lastToken
     }
@@ -57,36 +57,36 @@ struct KeptConnections {
     /// Returns nil if the connection was taken out before.
     mutating func take(_ token: UInt64) -> Connection? {
         guard let entry = entries.removeValue(forKey: token) else { return nil }
-        if entry.closing != nil { letGo -= 1 }
+        if entry.closing != nil { releasing -= 1 }
         return entry.connection
     }
 
     /// Asks the web server to close all connections, including those added later.
     mutating func end() {
         isEnding = true
-        for (token, entry) in entries where entry.closing == nil { letGo(of: token) }
+        for (token, entry) in entries where entry.closing == nil { release(of: token) }
     }
 
     /// Takes out the connections that the web server did not close in time; the caller closes them.
     mutating func overdue() -> [Connection] {
-        guard letGo > 0 else { return [] }
+        guard releasing > 0 else { return [] }
         let tokens = entries.filter { $0.value.closing?.hasPassed == true }.keys
         return tokens.compactMap { take($0) }
     }
 
     /// Takes out all connections and keeps no more; the caller closes them.
     mutating func close() -> [Connection] {
-        isOver = true
-        defer { (entries, letGo) = ([:], 0) }
+        isEnded = true
+        defer { (entries, releasing) = ([:], 0) }
         return entries.values.map(\.connection)
     }
 
     private var oldest: UInt64? { entries.filter { $0.value.closing == nil }.keys.min() }
 
-    private mutating func letGo(of token: UInt64) {
+    private mutating func release(of token: UInt64) {
         // If the record cannot be sent, the end of the connection is about to arrive.
         _ = entries[token]?.connection.sendAtOnce(ConnectionRecord.farewell)
         entries[token]?.closing = .after(patience)
-        letGo += 1
+        releasing += 1
     }
 }

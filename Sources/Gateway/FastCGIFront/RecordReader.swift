@@ -57,11 +57,11 @@ struct RecordReader {
 
     init(_ connection: Connection) { self.connection = connection }
 
-    /// Removes the next item, with at most `most` bytes, from the start of `bytes`.
-    private mutating func next(_ bytes: inout UnsafeRawBufferPointer, most: Int) -> Piece? {
+    /// Removes the next item, with at most `maximum` bytes, from the start of `bytes`.
+    private mutating func next(_ bytes: inout UnsafeRawBufferPointer, maximum: Int) -> Piece? {
         while true {
-            let limit = use == .ofStream ? most : .max
-            switch parser.next(&bytes, most: limit) {
+            let limit = use == .ofStream ? maximum : .max
+            switch parser.next(&bytes, maximum: limit) {
             case nil: return nil
             case .malformed: return .malformed
             case .header(let found):
@@ -98,7 +98,8 @@ struct RecordReader {
         defer { collected = [] }
         if header.type == RecordType.data, header.id != 0 { return takeMessage() }
         guard header.type == RecordType.beginRequest else {
-            return ConnectionRecord.answer(to: header.type, collected).map(connection.send) ?? false
+            return ConnectionRecord.response(to: header.type, collected).map(connection.send)
+                ?? false
         }
         guard let begun = RequestBeginning(id: header.id, content: collected) else { return false }
         guard id == nil else {
@@ -125,7 +126,7 @@ extension RecordReader {
         return true
     }
 
-    mutating func noteAnswer(isGrant: Bool) { lane = isGrant ? .granted : .over }
+    mutating func noteReply(isGrant: Bool) { lane = isGrant ? .granted : .over }
 
     mutating func nextReport() -> LaneReport? { reports.isEmpty ? nil : reports.removeFirst() }
 }
@@ -140,7 +141,7 @@ extension RecordReader {
         withUnsafeTemporaryAllocation(byteCount: Self.beginningSize, alignment: 16) { room in
             while case .bytes(let count) = connection.receive(into: room, waits: true) {
                 var bytes = UnsafeRawBufferPointer(rebasing: room[..<count])
-                while let piece = next(&bytes, most: .max) {
+                while let piece = next(&bytes, maximum: .max) {
                     switch piece {
                     case .bytes(let part): beginning?.add(part)
                     case .malformed: return nil
@@ -261,7 +262,7 @@ extension RecordReader {
         into room: UnsafeMutableRawBufferPointer
     ) -> Read {
         var count = 0
-        while let piece = next(&bytes, most: room.count - count) {
+        while let piece = next(&bytes, maximum: room.count - count) {
             switch piece {
             case .bytes(let part):
                 let place = UnsafeMutableRawBufferPointer(rebasing: room[count...])
@@ -284,14 +285,14 @@ extension RecordReader {
 
 struct RequestBeginning {
     /// The maximum number of bytes of all parameters, well above the limits on request heads.
-    static let mostBytes = 256 << 10
+    static let maximumBytes = 256 << 10
 
     /// The request's number on the connection.
     var id: UInt16
     var role: UInt16
     /// Whether the web server will reuse the connection (FCGI_KEEP_CONN).
     var keepsConnection: Bool
-    /// The encoded names and values with their lengths; nil if they exceeded `mostBytes`.
+    /// The encoded names and values with their lengths; nil if they exceeded `maximumBytes`.
     var parameters: [UInt8]? = []
 
     /// The only role that is served.
@@ -307,7 +308,7 @@ struct RequestBeginning {
     }
 
     mutating func add(_ bytes: UnsafeRawBufferPointer) {
-        guard let count = parameters?.count, count <= Self.mostBytes - bytes.count else {
+        guard let count = parameters?.count, count <= Self.maximumBytes - bytes.count else {
             return parameters = nil
         }
         parameters?.append(contentsOf: bytes)
@@ -398,14 +399,14 @@ extension RequestBeginning {
         let parameters = parameters ?? []
         let size = RecordHeader.size
         var bytes: [UInt8] = []
-        let records = 3 + parameters.count / RecordHeader.mostContent
+        let records = 3 + parameters.count / RecordHeader.maximumContent
         bytes.reserveCapacity(size + records * size + parameters.count)
         RecordHeader(type: RecordType.beginRequest, id: 1, count: 8).append(to: &bytes)
         // The role, and the flag that keeps libfcgi from closing the connection.
         bytes += [0, 1, 1, 0, 0, 0, 0, 0]
         var rest = parameters[...]
         while !rest.isEmpty {
-            let part = rest.prefix(RecordHeader.mostContent)
+            let part = rest.prefix(RecordHeader.maximumContent)
             RecordHeader(type: RecordType.parameters, id: 1, count: part.count).append(to: &bytes)
             bytes.append(contentsOf: part)
             rest = rest.dropFirst(part.count)

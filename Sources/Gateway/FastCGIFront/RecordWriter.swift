@@ -1,6 +1,6 @@
 // Writes the records of one response: collects small parts, and sends large ones without copying.
 //
-// Invariants: only `end` writes END_REQUEST; at most `mostGathered` bytes and two headers are copied.
+// Invariants: only `end` writes END_REQUEST; at most `maximumGathered` bytes and two headers are copied.
 
 import SpoolgatePosix
 
@@ -16,9 +16,9 @@ struct RecordWriter {
     private(set) var hasSent = false
 
     /// The maximum number of bytes collected before they are sent, far below a record's capacity.
-    private static let mostGathered = 16 << 10
+    private static let maximumGathered = 16 << 10
     /// The maximum number of bytes in a record sent without copying: its capacity, rounded down to a multiple of 8.
-    private static let mostOfRecord = RecordHeader.mostContent & ~7
+    private static let maximumRecordContent = RecordHeader.maximumContent & ~7
 
     init(_ connection: Connection, id: UInt16) {
         self.connection = connection
@@ -29,15 +29,15 @@ struct RecordWriter {
     ///
     /// Returns false if the peer has disconnected or does not read.
     mutating func write(_ bytes: UnsafeRawBufferPointer) -> Bool {
-        guard gathered.count + RecordHeader.size + bytes.count > Self.mostGathered else {
+        guard gathered.count + RecordHeader.size + bytes.count > Self.maximumGathered else {
             gather(bytes)
             return true
         }
         closeRecord()
         var rest = bytes
         while !rest.isEmpty {
-            let part = UnsafeRawBufferPointer(rebasing: rest.prefix(Self.mostOfRecord))
-            header(RecordType.answer, count: part.count).append(to: &gathered)
+            let part = UnsafeRawBufferPointer(rebasing: rest.prefix(Self.maximumRecordContent))
+            header(RecordType.response, count: part.count).append(to: &gathered)
             guard send(with: part) else { return false }
             rest = UnsafeRawBufferPointer(rebasing: rest[part.count...])
         }
@@ -64,7 +64,7 @@ struct RecordWriter {
     /// If `isLast` is true, asks the web server to close the connection that it wanted to keep.
     mutating func end(isLast: Bool) -> Bool {
         closeRecord()
-        header(RecordType.answer, count: 0).append(to: &gathered)
+        header(RecordType.response, count: 0).append(to: &gathered)
         header(RecordType.endRequest, count: 8).append(to: &gathered)
         // The application's status 0, and FCGI_REQUEST_COMPLETE.
         gathered.append(contentsOf: repeatElement(0, count: 8))
@@ -72,16 +72,16 @@ struct RecordWriter {
         return flush()
     }
 
-    mutating func send(_ message: LaneMessage.Answer) -> Bool {
+    mutating func send(_ message: LaneMessage.Reply) -> Bool {
         flush() && connection.send(record(of: message))
     }
 
     /// Sends the message together with the file to which nginx writes.
-    mutating func send(_ message: LaneMessage.Answer, passing file: borrowing Descriptor) -> Bool {
+    mutating func send(_ message: LaneMessage.Reply, passing file: borrowing Descriptor) -> Bool {
         flush() && connection.send(record(of: message), passing: file)
     }
 
-    private func record(of message: LaneMessage.Answer) -> [UInt8] {
+    private func record(of message: LaneMessage.Reply) -> [UInt8] {
         RecordHeader.record(RecordType.data, id, message.bytes)
     }
 
@@ -91,7 +91,7 @@ struct RecordWriter {
         if open == nil {
             gathered.reserveCapacity(gathered.count + bytes.count + 5 * RecordHeader.size)
             open = gathered.count
-            header(RecordType.answer, count: 0).append(to: &gathered)
+            header(RecordType.response, count: 0).append(to: &gathered)
         }
         gathered.append(contentsOf: bytes)
     }
@@ -99,18 +99,18 @@ struct RecordWriter {
     private mutating func closeRecord() {
         guard let start = open else { return }
         let count = gathered.count - start - RecordHeader.size
-        header(RecordType.answer, count: count).replace(in: &gathered, at: start)
+        header(RecordType.response, count: count).replace(in: &gathered, at: start)
         open = nil
     }
 
     private mutating func send(with part: UnsafeRawBufferPointer) -> Bool {
-        defer { gathered.removeAll(keepingCapacity: gathered.capacity <= Self.mostKept) }
+        defer { gathered.removeAll(keepingCapacity: gathered.capacity <= Self.maximumKept) }
         hasSent = true
         return gathered.withUnsafeBytes { connection.send($0, part) }
     }
 
     /// Bytes of memory kept while a response pauses.
-    private static let mostKept = 512
+    private static let maximumKept = 512
 
     private func header(_ type: UInt8, count: Int) -> RecordHeader {
         RecordHeader(type: type, id: id, count: count)
@@ -129,7 +129,7 @@ enum RecordType {
     static let endRequest: UInt8 = 3
     static let parameters: UInt8 = 4
     static let content: UInt8 = 5
-    static let answer: UInt8 = 6
+    static let response: UInt8 = 6
     static let errors: UInt8 = 7
     static let data: UInt8 = 8
     static let getValues: UInt8 = 9
@@ -147,7 +147,7 @@ struct RecordHeader: Equatable {
     var padding: Int = 0
 
     static let size = 8
-    static let mostContent = Int(UInt16.max)
+    static let maximumContent = Int(UInt16.max)
 
     /// Appends the header to `bytes`; `padding` must be 0.
     func append(to bytes: inout [UInt8]) {
@@ -201,12 +201,12 @@ struct RecordParser {
 
     var isBetweenRecords: Bool { rest == 0 && padding == 0 && headerCount == 0 }
 
-    /// Removes the next item, with at most `most` bytes of content, from the start of `bytes`.
+    /// Removes the next item, with at most `maximum` bytes of content, from the start of `bytes`.
     ///
-    /// - Returns: nil if all bytes are used, or if `most` is 0 and content follows.
-    mutating func next(_ bytes: inout UnsafeRawBufferPointer, most: Int = .max) -> Piece? {
+    /// - Returns: nil if all bytes are used, or if `maximum` is 0 and content follows.
+    mutating func next(_ bytes: inout UnsafeRawBufferPointer, maximum: Int = .max) -> Piece? {
         guard rest == 0 else {
-            let count = min(rest, bytes.count, most)
+            let count = min(rest, bytes.count, maximum)
             guard count > 0 else { return nil }
             rest -= count
             return .content(take(count, off: &bytes))
@@ -264,7 +264,7 @@ enum ConnectionRecord {
     }
 
     /// Returns the response to a management record of this type; nil if its content is malformed.
-    static func answer(to type: UInt8, _ content: [UInt8]) -> [UInt8]? {
+    static func response(to type: UInt8, _ content: [UInt8]) -> [UInt8]? {
         guard type == RecordType.getValues else {
             return RecordHeader.record(RecordType.unknownType, 0, [type, 0, 0, 0, 0, 0, 0, 0])
         }
@@ -274,7 +274,7 @@ enum ConnectionRecord {
             known += [UInt8(name.count), 1] + name + [UInt8(ascii: "0")]
         }
         // The content may request a value so often that the values do not fit into a record.
-        guard isSound, known.count <= RecordHeader.mostContent else { return nil }
+        guard isSound, known.count <= RecordHeader.maximumContent else { return nil }
         return RecordHeader.record(RecordType.getValuesResult, 0, known)
     }
 }

@@ -41,7 +41,7 @@ package struct RequestParameters: ~Copyable {
     private var isOriginThere = false
     private var isBuffered = false
     private var isNginx = false
-    private var isBufferingTold = false
+    private var isBufferingReported = false
 
     /// A parameter that every request needs.
     private enum Word<Value> {
@@ -117,7 +117,7 @@ package struct RequestParameters: ~Copyable {
         if context.badOrigin != nil { context.faults.insert(.badOrigin) }
         if isBuffered { context.faults.insert(.buffered) }
         // The stock parameters of nginx have SERVER_SOFTWARE, but the shipped ones do not.
-        if isNginx, !isBufferingTold { context.faults.insert(.bufferingUnknown) }
+        if isNginx, !isBufferingReported { context.faults.insert(.bufferingUnknown) }
         return (head, context)
     }
 
@@ -247,7 +247,7 @@ extension RequestParameters {
         case "SPOOLGATE_INTERIM": setInterimStatuses(name, value)
         case "SERVER_SOFTWARE": isNginx = value.hasPrefix("nginx")
         case "SPOOLGATE_BODY_FILE":
-            isBufferingTold = true
+            isBufferingReported = true
             isBuffered = !value.isEmpty
         default: break
         }
@@ -327,7 +327,7 @@ extension RequestParameters {
             guard let status = Int(part), (100...199).contains(status) else {
                 isMisconfigured = true
                 return refuse(
-                    .frontMisconfigured(
+                    .webServerMisconfigured(
                         "SPOOLGATE_INTERIM must be a list of 1xx status codes, such as 104."
                     )
                 )
@@ -355,12 +355,12 @@ extension ParameterBytes {
 }
 
 extension Refusal {
-    fileprivate static let wrongRole = frontMisconfigured(
+    fileprivate static let wrongRole = webServerMisconfigured(
         "The web server must use FastCGI role RESPONDER for this service."
     )
 
     fileprivate static func missing(_ name: String) -> Refusal {
-        frontMisconfigured(
+        webServerMisconfigured(
             "The web server does not pass \(name); set it with fastcgi_param."
         )
     }

@@ -13,8 +13,8 @@ struct ThreadPool {
 
     /// The number of threads, including those being started.
     private(set) var threads = 0
-    /// The maximum of `threads` since `busyTimeIsOver` last returned true.
-    private var mostThreads = 0
+    /// The maximum of `threads` since `busyTimeHasPassed` last returned true.
+    private var maximumThreads = 0
     /// The number of threads that wait for a connection or are being started.
     private(set) var idle = 0
     /// The number of ended connections; a change means that descriptors became free.
@@ -37,7 +37,7 @@ struct ThreadPool {
     mutating func threadStarts() {
         threads += 1
         idle += 1
-        mostThreads = max(mostThreads, threads)
+        maximumThreads = max(maximumThreads, threads)
     }
 
     /// Removes an idle thread that ends, or one counted by `threadStarts` that did not start.
@@ -80,9 +80,9 @@ struct ThreadPool {
     }
 
     /// Returns true once each time the threads have fallen to half of their peak in a busy period.
-    mutating func busyTimeIsOver() -> Bool {
-        guard mostThreads > maximumSpare, threads <= mostThreads / 2 else { return false }
-        mostThreads = threads
+    mutating func busyTimeHasPassed() -> Bool {
+        guard maximumThreads > maximumSpare, threads <= maximumThreads / 2 else { return false }
+        maximumThreads = threads
         return true
     }
 

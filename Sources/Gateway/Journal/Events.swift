@@ -82,10 +82,10 @@ package final class Events: Sendable {
 
     /// Sets the event's time, and writes it to the file and the webhook's queue; does not wait for the webhook.
     package func note(_ event: @autoclosure () -> Event) {
-        let isTold = state.updateQuietly { state in
+        let isReported = state.updateQuietly { state in
             state.settings.destination != nil || state.settings.webhook.url != nil
         }
-        guard isTold else { return }
+        guard isReported else { return }
         let state = state.updateQuietly { $0 }
         let settings = state.settings
         var event = event()

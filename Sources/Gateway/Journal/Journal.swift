@@ -154,23 +154,24 @@ package struct Journal: Sendable {
 
     /// Reports the end of a delivery attempt.
     ///
-    /// `status` is 0 if the upstream sent no response. `isPutOff` states whether the upstream's response asks for
+    /// `status` is 0 if the upstream sent no response. `isDeferred` states whether the upstream's response asks for
     /// another attempt.
     package func attempted(
         on counts: RouteMetrics,
         _ outcome: AttemptOutcome,
         of client: ClientName,
         status: Int,
-        isPutOff: Bool = false,
+        isDeferred: Bool = false,
         nanoseconds: Int
     ) {
         let result: RouteMetrics.Result =
             switch outcome {
-            case .answered, .unheard: isPutOff ? .deferred : status < 400 ? .accepted : .refused
+            case .responded, .undelivered:
+                isDeferred ? .deferred : status < 400 ? .accepted : .refused
             case .notTried: .notAttempted
             case .notReached: .unreachable
             case .noRoom: .upstreamFull
-            case .putOff, .redirected: .deferred
+            case .deferred, .redirected: .deferred
             case .notForwarded: .unreachable
             case .indeterminate: .noResponse
             case .abandoned: .abandoned
@@ -214,19 +215,19 @@ package struct Journal: Sendable {
         status: Int
     ) {
         switch outcome {
-        case .answered where status >= 500:
+        case .responded where status >= 500:
             counts.health.addFailure(
                 of: client,
                 .sent,
                 reason: "the upstream responded with \(status)"
             )
-        case .answered, .unheard:
+        case .responded, .undelivered:
             if (200..<400).contains(status) { counts.health.reset() }
         case .notTried(let reason):
             counts.health.addFailure(of: client, .notTried, reason: reason)
         case .notReached(let reason, _), .notForwarded(let reason):
             counts.health.addFailure(of: client, .notSent, reason: reason)
-        case .noRoom(let reason), .putOff(let reason, _), .indeterminate(let reason, _),
+        case .noRoom(let reason), .deferred(let reason, _), .indeterminate(let reason, _),
             .abandoned(let reason):
             counts.health.addFailure(of: client, .sent, reason: reason)
         // The next attempt decides.
@@ -236,7 +237,7 @@ package struct Journal: Sendable {
 
     /// Reports the upstream's final response, which is passed on to the client.
     package func delivered(_ upload: Upload, status: Int) {
-        log.answered(upload, status: status)
+        log.responded(upload, status: status)
         countDelivery(upload.creation, length: upload.offset, status: status)
         metrics.waiting.forget(upload.creation.id)
         events.note(Event(.delivered, of: upload, status: status))
@@ -244,18 +245,18 @@ package struct Journal: Sendable {
 
     /// Reports that the inspection or the authorizer refused a complete upload.
     ///
-    /// `status` is the status of the response to the client. The event contains `told` instead of `reason`, unless
-    /// `told` is nil.
+    /// `status` is the status of the response to the client. The event contains `message` instead of `reason`, unless
+    /// `message` is nil.
     package func refused(
         _ upload: Upload,
         status: Int,
         reason: String,
-        told: String? = nil
+        message: String? = nil
     ) {
         log.notTaken(upload.creation.id, status: status, reason: reason)
         countFailure(upload.creation, reason: reason)
         metrics.waiting.forget(upload.creation.id)
-        events.note(Event(.failed, of: upload, status: status, reason: told ?? reason))
+        events.note(Event(.failed, of: upload, status: status, reason: message ?? reason))
     }
 
     /// Reports a failed delivery attempt; the upload is kept for another attempt.

@@ -110,12 +110,12 @@ package struct Log: Sendable {
     }
 
     /// Logs that the system clock is not trusted because it is `lead` seconds ahead of the time known to have passed.
-    package func clockDoubted(lead: Int64) {
+    package func clockJumped(lead: Int64) {
         write(.warning, "system clock jumped") { ["ahead-seconds": lead] }
     }
 
     /// Logs that the system clock is trusted again.
-    package func clockBelieved() { write(.notice, "system clock trusted again") }
+    package func clockTrusted() { write(.notice, "system clock trusted again") }
 
     /// Logs that the file system of a shared spool no longer accepts this host's requests; the daemon ends at once.
     package func fenced(reason: String) {
@@ -169,7 +169,7 @@ package struct Log: Sendable {
     /// Logs the upstream's final response.
     ///
     /// A `status` below 400 accepts the upload; any other refuses it.
-    func answered(_ upload: Upload, status: Int) {
+    func responded(_ upload: Upload, status: Int) {
         let (id, route, length) = (upload.creation.id, upload.creation.route, upload.offset)
         switch (upload.isRecorded, status < 400) {
         case (true, true): write(.info, "upload delivered") { ["upload": id, "status": status] }
@@ -242,7 +242,7 @@ package struct Log: Sendable {
     }
 
     /// Logs an error that stops or delays the delivery queue.
-    package func queueTrouble(_ reason: String) {
+    package func queueFailed(_ reason: String) {
         write(.error, "delivery queue failed") { ["reason": reason] }
     }
 
@@ -308,12 +308,12 @@ package struct Log: Sendable {
     }
 
     /// Logs that a request was aborted without a response, because the refusal is temporary and the client may retry.
-    package func brokenOff(_ refusal: Refusal, target: String) {
+    package func requestAborted(_ refusal: Refusal, target: String) {
         write(.debug, "request aborted") { ["target": target, "reason": refusal.title] }
     }
 
     /// Logs that the limit `bound` rejected `count` requests; `client` sent the last one.
-    package func turnedAway(bound: String, client: String, count: Int) {
+    package func rejected(bound: String, client: String, count: Int) {
         write(.warning, "requests rejected") {
             ["limit": bound, "client": client, "requests": count]
         }
@@ -321,7 +321,7 @@ package struct Log: Sendable {
 
     /// Logs that `count` slow requests were ended for lack of threads since the last such line; `client` sent the last
     /// one.
-    package func slowLetGo(client: String, count: Int) {
+    package func slowRelease(client: String, count: Int) {
         write(.warning, "slow requests interrupted") { ["client": client, "requests": count] }
     }
 

@@ -90,13 +90,13 @@ package struct RecentFailure: Sendable, Equatable {
 
 /// The most recent failures of deliveries; thread-safe.
 package final class RecentFailures: Sendable {
-    private static let most = 20
+    private static let maximum = 20
     private let list = Monitor<[RecentFailure]>([])
 
     func note(_ id: UploadID, route: String, reason: String) {
         let failure = RecentFailure(time: .now, id: id, route: route, reason: reason)
         list.updateQuietly { list in
-            if list.count >= Self.most { list.removeFirst() }
+            if list.count >= Self.maximum { list.removeFirst() }
             list.append(failure)
         }
     }
@@ -116,13 +116,13 @@ package final class SpoolErrors: Sendable {
 
     /// The period in which errors count as recent, in minutes.
     package static let minutes = 5
-    private static let most = 1000
+    private static let maximum = 1000
     private let state = Monitor(State())
 
     func note(_ sentence: String) {
         state.updateQuietly { state in
             state.total += 1
-            if state.ends.count >= Self.most { state.ends.removeFirst() }
+            if state.ends.count >= Self.maximum { state.ends.removeFirst() }
             state.ends.append(.after(.seconds(60 * Self.minutes)))
             state.last = sentence
         }
@@ -269,7 +269,7 @@ package final class RouteMetrics: Sendable {
 
     package let health: RouteHealth
     private let uptime: @Sendable () -> Int64
-    private let hasToldSteering = Monitor(false)
+    private let hasReportedSteering = Monitor(false)
 
     init(uptime: @escaping @Sendable () -> Int64) {
         self.uptime = uptime
@@ -292,9 +292,9 @@ package final class RouteMetrics: Sendable {
             return name.utf8.first == UInt8(ascii: "x") && Self.steering.contains(name)
         }
         guard let field else { return }
-        let isNew = hasToldSteering.updateQuietly { hasTold in
-            defer { hasTold = true }
-            return !hasTold
+        let isNew = hasReportedSteering.updateQuietly { hasReported in
+            defer { hasReported = true }
+            return !hasReported
         }
         if isNew { log.steeringIgnored(route: route, field: field.name.rawName) }
     }
@@ -320,10 +320,11 @@ package final class RouteMetrics: Sendable {
         let isNew = unlisted.updateQuietly { unlisted in
             if unlisted.rules != rules { unlisted = Unlisted(rules: rules) }
             if redirection.kind == .elsewhere { unlisted.lost = (place, now) }
-            guard unlisted.told.count < Unlisted.most, !unlisted.told.contains(place) else {
+            guard unlisted.reported.count < Unlisted.maximum, !unlisted.reported.contains(place)
+            else {
                 return false
             }
-            unlisted.told.append(place)
+            unlisted.reported.append(place)
             return true
         }
         guard isNew else { return }
@@ -331,7 +332,7 @@ package final class RouteMetrics: Sendable {
             route: route,
             status: status,
             place: place,
-            isAnswer: redirection.kind == .answer
+            isResponse: redirection.kind == .response
         )
     }
 
@@ -350,10 +351,10 @@ package final class RouteMetrics: Sendable {
     /// Redirects that a setting does not name.
     private struct Unlisted {
         /// The places that the log names; further ones may differ for each upload.
-        static let most = 4
+        static let maximum = 4
 
         var rules = RedirectRules()
-        var told: [String] = []
+        var reported: [String] = []
         var lost: (place: String, time: Int64)?
     }
 
@@ -401,7 +402,7 @@ package final class RouteMetrics: Sendable {
     }
 
     /// The number of finished requests for each method and status that occurred, in a fixed order.
-    package var answered: [(method: MethodName, status: Int, count: Int)] {
+    package var responded: [(method: MethodName, status: Int, count: Int)] {
         requests.updateQuietly { $0 }.sorted { $0.key < $1.key }.compactMap { key, count in
             MethodName(rawValue: key / Self.statuses).map { ($0, key % Self.statuses, count) }
         }

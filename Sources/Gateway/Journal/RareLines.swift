@@ -8,18 +8,18 @@ package import SpoolgatePosix
 ///
 /// Each subject, such as a route, is counted separately.
 package struct RareLines<Subject: Hashable> {
-    private struct Untold {
+    private struct Unreported {
         var count = 0
         var next = Deadline.after(.zero)
     }
 
-    private var untold: [Subject: Untold] = [:]
+    private var unreported: [Subject: Unreported] = [:]
 
     /// Creates empty counts.
     package init() {}
 
     /// The subjects that have occurred and have not been forgotten.
-    package var subjects: some Collection<Subject> { untold.keys }
+    package var subjects: some Collection<Subject> { unreported.keys }
 
     /// Counts an occurrence, and returns a number if a line is due now.
     ///
@@ -30,15 +30,15 @@ package struct RareLines<Subject: Hashable> {
         _ subject: Subject,
         next: Deadline = .after(.seconds(60))
     ) -> Int? {
-        var noted = untold[subject] ?? Untold()
+        var noted = unreported[subject] ?? Unreported()
         noted.count += 1
-        let isTold = noted.next.hasPassed
-        untold[subject] = isTold ? Untold(next: next) : noted
-        return isTold ? noted.count : nil
+        let isReported = noted.next.hasPassed
+        unreported[subject] = isReported ? Unreported(next: next) : noted
+        return isReported ? noted.count : nil
     }
 
     /// Discards the counts of some subjects, so that a line is due at their next occurrence.
     package mutating func forget(where isForgotten: (Subject) -> Bool) {
-        untold = untold.filter { !isForgotten($0.key) }
+        unreported = unreported.filter { !isForgotten($0.key) }
     }
 }

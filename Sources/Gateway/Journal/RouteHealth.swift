@@ -44,14 +44,14 @@ package final class RouteHealth: Sendable {
 
     /// The number of consecutive failures after which a route is reported as failing if they concern at least two
     /// clients.
-    package static let mostFailures = 5
+    package static let maximumFailures = 5
     /// The number of seconds without a success after which one failure suffices to report a route as failing, and after
     /// which a local fault counts as possibly repaired.
     package static let patience: Int64 = 600
     /// The number of consecutive attempts that this process could not start after which it reports that it is not
     /// ready.
-    package static let mostUntried = 3
-    private static let mostOfReason = 1_000
+    package static let maximumUntried = 3
+    private static let maximumReasonSize = 1_000
 
     private let uptime: @Sendable () -> Int64
     private let run = Monitor(Run())
@@ -81,21 +81,21 @@ package final class RouteHealth: Sendable {
             if run.firstClient != client { run.isOfSeveralClients = true }
             if progress == .sent { run.wasReached = true }
             run.untried = progress == .notTried ? run.untried + 1 : 0
-            run.reason = String(reason.prefix(Self.mostOfReason))
+            run.reason = String(reason.prefix(Self.maximumReasonSize))
             count.set(run.count)
         }
     }
 
     /// The failures since the last success; nil if the route does not count as failing.
     ///
-    /// A route counts as failing after `mostFailures` failures of at least two clients, or once the first failure is
+    /// A route counts as failing after `maximumFailures` failures of at least two clients, or once the first failure is
     /// `patience` seconds old.
     package var failing: FailureRun? {
         guard count.count > 0 else { return nil }
         let now = uptime()
         return run.updateQuietly { run in
             let age = max(0, now - run.first)
-            let isMany = run.count >= Self.mostFailures && run.isOfSeveralClients
+            let isMany = run.count >= Self.maximumFailures && run.isOfSeveralClients
             guard run.count > 0, isMany || age >= Self.patience else { return nil }
             return FailureRun(
                 count: run.count,
@@ -107,7 +107,7 @@ package final class RouteHealth: Sendable {
         }
     }
 
-    /// The reason why this process cannot start deliveries; nil unless the last `mostUntried` attempts could not be
+    /// The reason why this process cannot start deliveries; nil unless the last `maximumUntried` attempts could not be
     /// started.
     ///
     /// The property becomes nil again `patience` seconds after the last failure. Otherwise a process that is not ready
@@ -116,7 +116,7 @@ package final class RouteHealth: Sendable {
         guard count.count > 0 else { return nil }
         let now = uptime()
         return run.updateQuietly { run in
-            run.untried >= Self.mostUntried && now - run.last < Self.patience ? run.reason : nil
+            run.untried >= Self.maximumUntried && now - run.last < Self.patience ? run.reason : nil
         }
     }
 }

@@ -22,13 +22,13 @@ package final class WaitingUploads: Sendable {
         var isCounting = true
 
         mutating func add(_ waiting: WaitingUpload) {
-            guard known[waiting.id] != nil || known.count < WaitingUploads.most else { return }
+            guard known[waiting.id] != nil || known.count < WaitingUploads.maximum else { return }
             known[waiting.id] = (waiting, run)
         }
     }
 
     /// The maximum size of `known`; other uploads are only counted.
-    package static let most = 10_000
+    package static let maximum = 10_000
 
     private let table = Monitor(Table())
     /// The size of `known`, so that most lookups need no lock.
@@ -95,7 +95,7 @@ package final class WaitingUploads: Sendable {
                     table.known[id]?.run = run
                     return false
                 }
-                guard table.known[id] == nil, table.known.count >= Self.most else { return true }
+                guard table.known[id] == nil, table.known.count >= Self.maximum else { return true }
                 others += 1
                 return false
             }

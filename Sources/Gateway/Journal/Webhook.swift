@@ -29,7 +29,7 @@ final class Webhook: Sendable {
     /// How often to check for events of other processes, and whether another process has stopped sending.
     private static let interval = Duration.seconds(1)
     private static let longestPause = Duration.seconds(300)
-    private static let answerCap = 0
+    private static let responseCap = 0
 
     init(_ settings: EventSettings, queue: EventQueue, clock: SpoolClock, log: Log, via: HTTPField?)
     {
@@ -161,8 +161,8 @@ final class Webhook: Sendable {
 
     /// Sends an event once; returns why it was not accepted, or nil if it was.
     private func failure(of event: QueuedEvent, to service: Service) -> String? {
-        let answer = WholeResponse(
-            cap: Self.answerCap,
+        let response = WholeResponse(
+            cap: Self.responseCap,
             timeout: service.settings.webhook.timeout
         )
         var fields: HTTPFields = [
@@ -177,9 +177,9 @@ final class Webhook: Sendable {
                 fields: fields,
                 content: .bytes(Array(event.json.utf8))
             ),
-            sink: answer
+            sink: response
         )
-        if let status = answer.head?.status.code {
+        if let status = response.head?.status.code {
             return (200..<300).contains(status)
                 ? nil : "\(service.url.text) responded with \(status); it must respond with 2xx"
         }

@@ -13,7 +13,7 @@ struct ActionLines {
     init(json: Bool) { self.json = json }
 
     /// Prints a line; `action` is a word such as `held` or `refused`, and `code` is nil for a success.
-    mutating func tell(
+    mutating func report(
         _ id: UploadID,
         _ action: String,
         _ code: CommandFailure.Code?,
@@ -34,12 +34,12 @@ struct ActionLines {
         }
     }
 
-    mutating func tellUnknown(_ id: UploadID) {
-        tell(id, "unknown", .unknownUpload, "no such upload")
+    mutating func reportUnknown(_ id: UploadID) {
+        report(id, "unknown", .unknownUpload, "no such upload")
     }
 
-    mutating func tellInUse(_ id: UploadID) {
-        tell(id, "in use", .inUse, "upload is in use; try again in a moment")
+    mutating func reportInUse(_ id: UploadID) {
+        report(id, "in use", .inUse, "upload is in use; try again in a moment")
     }
 
     private static func worse(
@@ -53,6 +53,6 @@ struct ActionLines {
 
     /// Throws the exit code of the worst error, if any; call it after the last line.
     func end() throws(CommandFailure) {
-        if let worst { throw CommandFailure(code: worst, sentence: "", isTold: true) }
+        if let worst { throw CommandFailure(code: worst, sentence: "", isReported: true) }
     }
 }

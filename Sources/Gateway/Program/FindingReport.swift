@@ -6,7 +6,7 @@ import SpoolgateTextFormats
 /// Prints and counts findings as checks are made; use it on one thread only.
 final class FindingReport {
     private let isJSON: Bool
-    private var verdict = Verdict()
+    private var count = FindingCount()
 
     /// Begins a report; prints `title` unless `json` is true.
     init(_ title: String, json: Bool) {
@@ -14,19 +14,19 @@ final class FindingReport {
         if !json { print(title.forTerminal) }
     }
 
-    func tell(_ finding: Finding) {
-        verdict.count(finding)
+    func add(_ finding: Finding) {
+        count.count(finding)
         print(isJSON ? finding.json.text : finding.line)
     }
 
     /// Prints the numbers of failures and warnings; if there are any, throws the exit code, marked as already reported.
     func end() throws(CommandFailure) {
-        print(isJSON ? verdict.json.text : verdict.line)
-        guard verdict.failures == 0, verdict.warnings == 0 else {
+        print(isJSON ? count.json.text : count.line)
+        guard count.failures == 0, count.warnings == 0 else {
             throw CommandFailure(
-                code: verdict.failures > 0 ? .unavailable : .warnings,
-                sentence: verdict.line,
-                isTold: true
+                code: count.failures > 0 ? .unavailable : .warnings,
+                sentence: count.line,
+                isReported: true
             )
         }
     }

@@ -88,7 +88,7 @@ final class Purging {
             seesUse: report.isDryRun,
             step: report.looked
         ) { summary throws(SpoolError) in
-            if retention.isOver(summary, at: now) { due.append(summary) }
+            if retention.isExpired(summary, at: now) { due.append(summary) }
             if due.count >= Self.batch { try removeDue() }
         }
         try removeDue()
@@ -118,7 +118,7 @@ final class Purging {
     }
 
     private func isDue(_ summary: UploadSummary) -> Bool {
-        isForced || retention.isOver(summary, at: now)
+        isForced || retention.isExpired(summary, at: now)
     }
 
     private func removeDue() throws(SpoolError) {
@@ -150,24 +150,24 @@ final class Purging {
         for id in ids {
             do throws(SpoolError) {
                 guard let summary = try spool.look(at: id) else {
-                    lines.tellUnknown(id)
+                    lines.reportUnknown(id)
                     continue
                 }
                 if summary.isInUse {
-                    lines.tellInUse(id)
+                    lines.reportInUse(id)
                 } else if let refusal = refusal(of: summary) {
-                    lines.tell(id, "refused", .refused, refusal)
+                    lines.report(id, "refused", .refused, refusal)
                 } else {
                     try remove([summary]) { summary, isRemoved in
                         if isRemoved {
                             report.note(summary, isRemoved: true)
                         } else {
-                            lines.tellInUse(id)
+                            lines.reportInUse(id)
                         }
                     }
                 }
             } catch {
-                lines.tell(id, "failed", .unavailable, error.sentence)
+                lines.report(id, "failed", .unavailable, error.sentence)
             }
         }
         report.end(retention, clockLead: nil)

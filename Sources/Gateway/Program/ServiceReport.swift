@@ -27,12 +27,12 @@ final class ServiceReport: Sendable {
             var wasSilent = false
             while true {
                 let line = admin.statusLine
-                if line != last { tell(.status(line), log) }
+                if line != last { notify(.status(line), log) }
                 last = line
                 if manager.watchdog != nil {
-                    let isAlive = isOver || server.isAccepting(within: Self.patience) || isOver
-                    if isAlive { tell(.alive, log) }
-                    if !isAlive, !wasSilent { log.frontTrouble("no thread accepts connections") }
+                    let isAlive = isEnded || server.isAccepting(within: Self.patience) || isEnded
+                    if isAlive { notify(.alive, log) }
+                    if !isAlive, !wasSilent { log.listenerFailed("no thread accepts connections") }
                     wasSilent = !isAlive
                 }
                 Thread.pause(interval)
@@ -43,14 +43,14 @@ final class ServiceReport: Sendable {
     /// Counts the daemon as working, from now on, even if it accepts no connections.
     func noteEnd() { isEnding.update { $0 = true } }
 
-    private var isOver: Bool { isEnding.update { $0 } }
+    private var isEnded: Bool { isEnding.update { $0 } }
 
     /// Sends a state, and logs a failure to do so.
-    func tell(_ state: ServiceManager.State, _ log: Log) {
+    func notify(_ state: ServiceManager.State, _ log: Log) {
         do throws(SystemError) {
-            try manager.tell(state)
+            try manager.notify(state)
         } catch {
-            log.frontTrouble("cannot notify the service manager: \(error)")
+            log.listenerFailed("cannot notify the service manager: \(error)")
         }
     }
 }

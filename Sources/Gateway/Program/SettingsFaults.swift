@@ -207,14 +207,14 @@ extension Settings {
         routes.sorted { $0.key < $1.key }
             .filter { $0.value.anonymous == nil && $0.value.authorization.url == nil }
             .map { name, route in
-                let most = ByteSize.text(route.limits.maxSize)
+                let maximum = ByteSize.text(route.limits.maxSize)
                 let room =
                     spoolQuota == 0
                     ? "until only spool.reserve is free on the disk (spool.quota is 0)"
                     : "until spool.quota (\(ByteSize.text(spoolQuota))) is reached"
                 return
                     "routes.\(name): no setting decides who may upload; unless nginx does, every "
-                    + "client can send uploads of up to \(most) each, \(room). Require a login in nginx "
+                    + "client can send uploads of up to \(maximum) each, \(room). Require a login in nginx "
                     + "and set anonymous: refuse, or set authorize.url, or set anonymous: allow if "
                     + "this is intended"
             }

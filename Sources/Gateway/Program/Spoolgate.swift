@@ -50,7 +50,7 @@ struct CommandFailure: Error {
     var code: Code
     var sentence: String
     /// Whether the failure has already been printed.
-    var isTold = false
+    var isReported = false
 }
 
 protocol SpoolgateCommand: ParsableCommand {
@@ -64,16 +64,18 @@ extension SpoolgateCommand {
         do throws(CommandFailure) {
             try perform()
         } catch {
-            if !error.isTold { printError(error.sentence) }
+            if !error.isReported { printError(error.sentence) }
             throw ExitCode(error.code.rawValue)
         }
     }
 }
 
 /// Converts an error of the spool into a failure of the command.
-func askSpool<R>(_ answer: @autoclosure () throws(SpoolError) -> R) throws(CommandFailure) -> R {
+func withSpoolErrors<R>(_ response: @autoclosure () throws(SpoolError) -> R) throws(CommandFailure)
+    -> R
+{
     do throws(SpoolError) {
-        return try answer()
+        return try response()
     } catch {
         throw CommandFailure(code: .unavailable, sentence: error.sentence)
     }

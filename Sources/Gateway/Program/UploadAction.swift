@@ -57,9 +57,9 @@ struct UploadAction {
         do throws(SpoolError) {
             guard let upload = try spool.tryLock(id) else {
                 if let seen = try spool.look(at: id), seen.queue != .corrupt {
-                    return lines.tellInUse(id)
+                    return lines.reportInUse(id)
                 }
-                return lines.tellUnknown(id)
+                return lines.reportUnknown(id)
             }
             defer { upload.unlock() }
             switch try body(upload) {
@@ -68,17 +68,17 @@ struct UploadAction {
                     hasHeld = true
                     events.note(Event(.held, of: upload, reason: upload.reason))
                 }
-                lines.tell(id, word, nil, was)
-            case .already(let clause): lines.tell(id, word, nil, clause)
+                lines.report(id, word, nil, was)
+            case .already(let clause): lines.report(id, word, nil, clause)
             case .refused(let why): refuse(id, why)
             }
         } catch {
-            lines.tell(id, "failed", .unavailable, error.sentence)
+            lines.report(id, "failed", .unavailable, error.sentence)
         }
     }
 
     mutating func refuse(_ id: UploadID, _ why: String) {
-        lines.tell(id, "refused", .refused, "not \(word): \(why)")
+        lines.report(id, "refused", .refused, "not \(word): \(why)")
     }
 
     /// Notifies the daemons if uploads were held, then throws the worst failure, if any.

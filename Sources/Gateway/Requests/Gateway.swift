@@ -18,14 +18,14 @@ import SpoolgateUploadProtocol
 /// Thread-safe. Each request occupies its thread until the response is sent.
 package final class Gateway: Sendable {
     let spool: Spool
-    package let faults = FrontFaults()
+    package let faults = WebServerFaults()
     package let deliveries: Deliveries
     package let transfers: Transfers
     /// Whether nginx has failed to write to a file of the spool since the settings were last read.
     let isLaneUnusable = Monitor(false)
     let admission: Admission
     /// The log lines about rejected requests, rate-limited for each reason.
-    let turnedAway = Monitor(RareLines<String>())
+    let rejected = Monitor(RareLines<String>())
     let slow: SlowContent
     private let threads: ThreadBudget
 
@@ -69,24 +69,24 @@ package final class Gateway: Sendable {
     ///
     /// If `isLast` is true, only short requests are served, because no other thread accepts connections.
     package func serve(_ exchange: any Exchange, isLast: Bool = false) {
-        guard let (request, asked) = request(of: exchange) else { return }
+        guard let (request, classified) = request(of: exchange) else { return }
         defer { request.end() }
-        var answer = admission.admit(request.client, isShort: asked.isShort, isLast: isLast)
-        if !asked.isShort, admission.isCrowded {
+        var decision = admission.admit(request.client, isShort: classified.isShort, isLast: isLast)
+        if !classified.isShort, admission.isCrowded {
             // A client that cannot be told to return later gets the thread of another one that can resume.
             let needsRoom =
-                if case .noThread = answer { asked.isAppend && !isLast } else { false }
+                if case .noThread = decision { classified.isAppend && !isLast } else { false }
             if interruptSlowest(needsRoom ? .fast : .lowestRate), needsRoom {
-                answer = admission.admit(request.client, isShort: false, patience: .seconds(1))
+                decision = admission.admit(request.client, isShort: false, patience: .seconds(1))
             }
         }
-        switch answer {
+        switch decision {
         case .admitted(let ticket):
             defer { admission.leave(ticket) }
             request.ticket = ticket
-            request.run(asked)
-        case .clientIsBusy: request.turnAway(asked, .clientBusy)
-        case .noThread: request.turnAway(asked, .busy)
+            request.run(classified)
+        case .clientIsBusy: request.reject(classified, .clientBusy)
+        case .noThread: request.reject(classified, .busy)
         }
     }
 
@@ -100,14 +100,14 @@ package final class Gateway: Sendable {
         guard var head = head(of: exchange, context),
             let route = route(of: head, context, configuration, exchange)
         else { return nil }
-        if let preflight = route.preflightAnswer(to: head) {
+        if let preflight = route.preflightResponse(to: head) {
             route.counts.add(.options, status: preflight.head.status.code)
-            exchange.answer(preflight)
+            exchange.respond(preflight)
             return nil
         }
-        let asked = ClassifiedRequest(&head, on: route, configuration)
-        noteFaults(context, route: route.name, isUpload: asked.request.isUpload)
-        if let version = asked.unknownVersion { noteUnknownVersion(version) }
+        let classified = ClassifiedRequest(&head, on: route, configuration)
+        noteFaults(context, route: route.name, isUpload: classified.request.isUpload)
+        if let version = classified.unknownVersion { noteUnknownVersion(version) }
         let request = Request(
             head,
             of: exchange,
@@ -115,23 +115,23 @@ package final class Gateway: Sendable {
             at: self,
             route: route,
             configuration,
-            asked
+            classified
         )
-        return (request, asked.request)
+        return (request, classified.request)
     }
 
     /// Asks a slow request to end; returns whether one was asked.
     private func interruptSlowest(_ limit: SlowContent.Limit) -> Bool {
         guard let client = slow.interruptSlowest(limit) else { return false }
-        if let count = turnedAway.update({ $0.note("slow content") }) {
-            log.slowLetGo(client: "\(client)", count: count)
+        if let count = rejected.update({ $0.note("slow content") }) {
+            log.slowRelease(client: "\(client)", count: count)
         }
         return true
     }
 
     /// Logs, at a limited rate, an unknown interop version and the setting that makes its clients resumable.
     private func noteUnknownVersion(_ version: Int) {
-        let count = turnedAway.update {
+        let count = rejected.update {
             $0.note("interop version \(version)", next: .after(.seconds(3600)))
         }
         guard let count else { return }
@@ -173,7 +173,7 @@ package final class Gateway: Sendable {
     ) {
         metrics.refusals[refusal.code].add()
         metrics[Metrics.noRoute].add(method, status: refusal.status.code)
-        exchange.answer(refusal.response)
+        exchange.respond(refusal.response)
     }
 
     func responses(
@@ -187,7 +187,7 @@ package final class Gateway: Sendable {
             TusResponseBuilder(
                 head,
                 limits: route.settings.limits,
-                tellsAnswer: route.settings.tusAnswer == .upstream,
+                reportsResponse: route.settings.tusFinalResponse == .upstream,
                 now: clock.now.seconds
             )
         }
@@ -196,13 +196,13 @@ package final class Gateway: Sendable {
 
 extension Route {
     /// The response to a CORS preflight request (Fetch, "CORS-preflight request"); nil for other requests.
-    fileprivate func preflightAnswer(to head: RequestHead) -> Response? {
+    fileprivate func preflightResponse(to head: RequestHead) -> Response? {
         let rules = settings.crossOrigin
         guard rules.isOn, let origin = head.fields.value(of: .origin), CrossOrigin.isPreflight(head)
         else { return nil }
-        return rules.preflightAnswer(
+        return rules.preflightResponse(
             to: origin,
-            asking: head.fields[.accessControlRequestHeaders]
+            requesting: head.fields[.accessControlRequestHeaders]
         )
     }
 }
@@ -291,45 +291,45 @@ extension HTTPFields {
 // A mistake affects every request, so one line for each request would flood the log.
 
 /// The web server's faults found by one process; thread-safe.
-package final class FrontFaults: Sendable {
+package final class WebServerFaults: Sendable {
     /// One kind of fault on one route; its log lines are rate-limited together.
     private struct Subject: Hashable {
-        var fault: FrontFault
+        var fault: WebServerFault
         var route: String
     }
 
     private struct State {
-        var counts: [FrontFault: Int] = [:]
-        var recent: [FrontFault: Deadline] = [:]
+        var counts: [WebServerFault: Int] = [:]
+        var recent: [WebServerFault: Deadline] = [:]
         var lines = RareLines<Subject>()
     }
 
     private let state = Monitor(State())
     private let interval: Duration
     /// Limited because clients can choose route names in some configurations of the web server.
-    private static let mostSubjects = 200
+    private static let maximumSubjects = 200
 
     /// `interval` is the minimum time between two log lines about the same subject.
     init(interval: Duration = .seconds(60)) { self.interval = interval }
 
     /// How often each kind of fault was found since the process started; kinds that were not found are missing.
-    package var counts: [FrontFault: Int] { state.update { $0.counts } }
+    package var counts: [WebServerFault: Int] { state.update { $0.counts } }
 
     /// The kinds of faults found in the last 15 minutes.
-    package var recent: Set<FrontFault> {
+    package var recent: Set<WebServerFault> {
         state.update { Set($0.recent.filter { !$0.value.hasPassed }.keys) }
     }
 
     /// Counts a fault; `route` must be empty if the route is unknown.
     ///
     /// - Returns: how many faults the log line must report; nil if it is too soon for another line.
-    func note(_ fault: FrontFault, route: String = "") -> Int? {
+    func note(_ fault: WebServerFault, route: String = "") -> Int? {
         state.update { state in
             state.counts[fault, default: 0] += 1
             state.recent[fault] = .after(.seconds(900))
             var subject = Subject(fault: fault, route: route)
             // A variable with the subjects would make the next change copy them.
-            if state.lines.subjects.count >= Self.mostSubjects,
+            if state.lines.subjects.count >= Self.maximumSubjects,
                 !state.lines.subjects.contains(subject)
             {
                 subject.route = ""
@@ -349,7 +349,7 @@ extension Gateway {
     /// Logs a request that lacks a required parameter, which `reason` names.
     func noteMissing(_ context: ExchangeContext, reason: String) {
         guard context.faults.contains(.noMethod), let count = faults.note(.noMethod) else { return }
-        log.frontMisconfigured(reason: reason, count: count)
+        log.webServerMisconfigured(reason: reason, count: count)
     }
 
     func noteFaults(_ context: ExchangeContext, route: String, isUpload: Bool) {
@@ -366,10 +366,10 @@ extension Gateway {
         if context.faults.contains(.bufferingUnknown),
             let count = faults.note(.bufferingUnknown, route: route)
         {
-            log.frontMayBuffer(route: route, count: count)
+            log.webServerMayBuffer(route: route, count: count)
         }
         if context.faults.contains(.buffered), let count = faults.note(.buffered, route: route) {
-            log.frontBuffers(route: route, count: count)
+            log.webServerBuffers(route: route, count: count)
         }
     }
 

@@ -14,7 +14,7 @@ import SpoolgateUpstream
 /// One request, used by one thread; unchanged after its admission.
 ///
 /// A class because thousands of requests wait at a time, and their stack frames would hold copies of a structure.
-final class Request: Answering {
+final class Request: Responding {
     let gateway: Gateway
     let exchange: any Exchange
     let context: ExchangeContext
@@ -63,23 +63,23 @@ final class Request: Answering {
         at gateway: Gateway,
         route: Route,
         _ configuration: Deliveries.Configuration,
-        _ asked: ClassifiedRequest
+        _ classified: ClassifiedRequest
     ) {
         self.gateway = gateway
         self.exchange = exchange
         self.context = context
         client = ClientName(owner: context.owner, address: context.remoteAddress)
-        method = RouteMetrics.MethodName(asked.method)
+        method = RouteMetrics.MethodName(classified.method)
         arrival = Arrival(of: head, context)
         count = ContentCount(in: route.counts.content)
         self.head = head
         self.route = route
-        journal = gateway.deliveries.journal.correlated(asked.correlation)
+        journal = gateway.deliveries.journal.correlated(classified.correlation)
         inUseTimeout = configuration.settings.inUseTimeout
         interimRate = configuration.settings.interim
-        responses = gateway.responses(to: head, asked.dialect, on: route)
-        isOrdinary = asked.request.isOrdinary
-        isUnmarked = asked.isUnmarked
+        responses = gateway.responses(to: head, classified.dialect, on: route)
+        isOrdinary = classified.request.isOrdinary
+        isUnmarked = classified.isUnmarked
         origin = route.settings.crossOrigin.isOn ? head.fields.value(of: .origin) : nil
         // Until `end`.
         exchange.beforeHead = { self.note(&$0) }
@@ -135,11 +135,11 @@ final class Request: Answering {
     ///
     /// Work before and after the wait for content has functions of its own. Otherwise its variables in the frames of
     /// waiting functions would cost each request another page of stack.
-    func run(_ asked: UploadRequest) {
-        guard isAdmitted(asked) else { return }
-        switch asked {
+    func run(_ classified: UploadRequest) {
+        guard isAdmitted(classified) else { return }
+        switch classified {
         case .creation(let creation):
-            if isUntold(creation) {
+            if isUnreported(creation) {
                 takeOrdinaryUpload(isMarked: true)
             } else {
                 create(creation)
@@ -148,14 +148,14 @@ final class Request: Answering {
         case .offsetRetrieval(let id): retrieveOffset(id)
         case .append(let id, let append): self.append(append, to: id)
         case .cancellation(let id): cancel(id)
-        case .resourceOptions: exchange.answer(resourceOptions)
-        case .status(let id): tellStatus(of: id)
-        case .elsewhere: putOff(.otherNode)
+        case .resourceOptions: exchange.respond(resourceOptions)
+        case .status(let id): reportStatus(of: id)
+        case .elsewhere: respondLater(.otherNode)
         case .options: passOptions()
         case .ordinaryUpload(let isMarked): takeOrdinaryUpload(isMarked: isMarked)
         case .passedUpload(let room, _):
-            passThrough(atMost: min(room, maxSize), isUpload: true) { $0 }
-        case .passThrough: passThrough(atMost: maxSize) { $0 }
+            passThrough(upTo: min(room, maxSize), isUpload: true) { $0 }
+        case .passThrough: passThrough(upTo: maxSize) { $0 }
         case .refused(let refusal): refuse(refusal)
         }
     }
@@ -170,8 +170,8 @@ final class Request: Answering {
     var deliveryTimeout: Duration {
         guard !dialect.knowsLocked else { return inUseTimeout }
         let upstream = route.settings.upstream
-        let most = upstream.connectTimeout + upstream.stallTimeout + upstream.responseTimeout
-        return max(inUseTimeout, most)
+        let maximum = upstream.connectTimeout + upstream.stallTimeout + upstream.responseTimeout
+        return max(inUseTimeout, maximum)
     }
 
     /// Locks an upload and calls `body` with an operation on it; otherwise sends a refusal.
@@ -214,14 +214,14 @@ final class Request: Answering {
             try body(UploadOperation(self, upload))
         } catch {
             guard case .busy = error else { return refuse(error, upload: id) }
-            if let refusal = place.refusal { noteTurnedAway(refusal) }
+            if let refusal = place.refusal { noteRejected(refusal) }
             let isLook = head.method == .head || head.method == .get
             if isLook || dialect.knowsLocked,
                 case .refuse(let refusal) = UploadState.inUse.decideRetrieval(dialect)
             {
                 return refuse(refusal)
             }
-            breakOff(.uploadInUse)
+            abort(.uploadInUse)
         }
     }
 
@@ -262,7 +262,7 @@ final class Request: Answering {
 /// What a request knows of its content apart from the bytes.
 struct Arrival {
     /// The maximum size in bytes of content that the web server never offers to write into a file.
-    private static let mostOfSmall: Int64 = 256 << 10
+    private static let maximumSmallSize: Int64 = 256 << 10
 
     fileprivate var isContinueAwaited: Bool
     /// Whether the web server may offer to write the content into a file, because it may be large.
@@ -278,7 +278,7 @@ struct Arrival {
         let length = head.contentLength
         isContinueAwaited =
             context.interimStatuses.contains(100) && length != .known(0) && head.expectsContinue
-        isLarge = length.count ?? .max > Self.mostOfSmall
+        isLarge = length.count ?? .max > Self.maximumSmallSize
     }
 }
 
@@ -351,13 +351,13 @@ extension RequestHead {
 // A client that resumes does so when its connection closes, and takes any complete response for the upload's final
 // response (URLSession). Therefore no response to a request on an existing upload only means "later".
 
-protocol Answering: AnyObject {
+protocol Responding: AnyObject {
     var request: Request { get }
     var journal: Journal { get }
     var responses: any ResponseWording { get }
 }
 
-extension Answering {
+extension Responding {
     var gateway: Gateway { request.gateway }
     var exchange: any Exchange { request.exchange }
     var log: Log { journal.log }
@@ -368,8 +368,8 @@ extension Answering {
     func refuse(_ refusal: Refusal, offset: Int64? = nil) {
         log.refused(refusal, target: request.head.target)
         journal.metrics.refusals[refusal.code].add()
-        let told = request.isOrdinary ? refusal.ofOrdinaryRequest : refusal
-        exchange.answer(responses.refused(told, offset: offset))
+        let shown = request.isOrdinary ? refusal.ofOrdinaryRequest : refusal
+        exchange.respond(responses.refused(shown, offset: offset))
     }
 
     /// Logs a failure of the spool and refuses the request.
@@ -378,13 +378,13 @@ extension Answering {
     @inline(never)
     func refuse(_ error: SpoolError, upload: UploadID, exists: Bool = true) {
         note(error, upload: upload)
-        if exists { putOff(error.refusal) } else { refuse(error.refusal) }
+        if exists { respondLater(error.refusal) } else { refuse(error.refusal) }
     }
 
     /// Logs a failure of the spool, or a limit that an upload would exceed.
     func note(_ error: SpoolError, upload: UploadID?) {
         if case .tooMany(_, .ofClient) = error {
-            noteTurnedAway(error.refusal)
+            noteRejected(error.refusal)
         } else {
             journal.spoolFailed(error, upload: upload)
         }
@@ -397,13 +397,13 @@ extension Answering {
     }
 
     /// Refuses a request on an existing upload, or closes the connection if the client only needs to retry later.
-    func putOff(_ refusal: Refusal) {
-        if refusal.isOnlyLater { breakOff(refusal) } else { refuse(refusal) }
+    func respondLater(_ refusal: Refusal) {
+        if refusal.isOnlyLater { abort(refusal) } else { refuse(refusal) }
     }
 
     /// Closes the connection so that the client retries; `refusal` is only logged and counted.
-    func breakOff(_ refusal: Refusal) {
-        log.brokenOff(refusal, target: request.head.target)
+    func abort(_ refusal: Refusal) {
+        log.requestAborted(refusal, target: request.head.target)
         journal.metrics.refusals[refusal.code].add()
         exchange.abort()
     }

@@ -18,7 +18,7 @@ package struct QueuePolicy: Sendable, Equatable {
     package var maximumHoldSize: Int64 = 64 << 30
 
     /// Returns whether the lifetime of an upload that was completed at `since` has ended at `time`.
-    package func isOver(since: WallTime, at time: WallTime) -> Bool {
+    package func isExpired(since: WallTime, at time: WallTime) -> Bool {
         time.seconds - since.seconds > lifetime.components.seconds
     }
 
@@ -46,16 +46,16 @@ package struct QueuePolicy: Sendable, Equatable {
 
     /// Returns the pause before the next attempt, in whole seconds, at most `maximumBackoff`.
     ///
-    /// `asked` is the number of seconds in the upstream's `Retry-After`, or nil. `random` selects a pause from the
+    /// `retryAfter` is the number of seconds in the upstream's `Retry-After`, or nil. `random` selects a pause from the
     /// upper half of the backoff, so that uploads that failed together are not retried together.
-    package func pause(after attempts: Int, asked: Int?, random: UInt64) -> Duration {
-        let most = maximumBackoff.components.seconds
+    package func pause(after attempts: Int, retryAfter: Int?, random: UInt64) -> Duration {
+        let maximum = maximumBackoff.components.seconds
         let doublings = min(max(0, attempts - 1), 40)
         let (due, overflow) = minimumBackoff.components.seconds
             .multipliedReportingOverflow(by: 1 << Int64(doublings))
-        let whole = overflow ? most : min(most, due)
+        let whole = overflow ? maximum : min(maximum, due)
         let half = whole / 2
         let drawn = whole - half + Int64(random % UInt64(half + 1))
-        return .seconds(max(drawn, min(most, Int64(asked ?? 0))))
+        return .seconds(max(drawn, min(maximum, Int64(retryAfter ?? 0))))
     }
 }

@@ -33,7 +33,7 @@ package struct RouteSettings: Sendable, Equatable {
     package var promise = UploadPromise.powerCut
     package var ordinary = OrdinaryUploads.spool
     package var tus = TusSpeaker.on
-    package var tusAnswer = TusAnswer.status
+    package var tusFinalResponse = TusFinalResponse.status
     package var spoolReceive = SpoolReceive.on
     /// Whether clients without an interop version are treated as implementing the RFC, and are sent 104 responses.
     package var hasRFCClients = false
@@ -107,7 +107,7 @@ package enum TusSpeaker: String, Sendable, CaseIterable {
 }
 
 /// The response to a tus client after the upstream has accepted its upload.
-package enum TusAnswer: String, Sendable, CaseIterable {
+package enum TusFinalResponse: String, Sendable, CaseIterable {
     /// 204 without the upstream's content, as tus specifies.
     case status
     /// The upstream's status and content if the status is 2xx.

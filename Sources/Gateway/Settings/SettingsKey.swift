@@ -52,17 +52,19 @@ struct SettingsKey<Root>: Sendable {
         _ name: String,
         _ path: Path<Value>,
         _ kind: SettingsKind<Value>,
-        atMost bound: SettingsBound<Root, Value>
+        upTo bound: SettingsBound<Root, Value>
     ) {
         self.name = name
         needsRestart = false
         text = { kind.text($0[keyPath: path]) }
         read = { value, root throws(SettingsError) in
             let read = try kind.read(value)
-            let most = bound.value(root)
-            guard read <= most else {
+            let maximum = bound.value(root)
+            guard read <= maximum else {
                 let written = try value.scalar(else: kind.expected)
-                throw value.fault("'\(written)' exceeds \(bound.name), which is \(kind.text(most))")
+                throw value.fault(
+                    "'\(written)' exceeds \(bound.name), which is \(kind.text(maximum))"
+                )
             }
             root[keyPath: path] = read
         }

@@ -130,9 +130,9 @@ extension SettingsKind {
 
     static func size(_ range: ClosedRange<Int64>) -> Self where Value == Int64 {
         let least = ByteSize.text(range.lowerBound)
-        let most = ByteSize.text(range.upperBound)
+        let maximum = ByteSize.text(range.upperBound)
         return Self(
-            "a size from \(least) to \(most), such as 64KiB or 16GiB",
+            "a size from \(least) to \(maximum), such as 64KiB or 16GiB",
             text: { ByteSize.text($0) }
         ) { text in
             ByteSize.read(text).flatMap { range.contains($0) ? $0 : nil }

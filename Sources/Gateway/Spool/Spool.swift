@@ -23,7 +23,7 @@ package struct SpoolOptions {
     /// Runs a sync on another thread while more content is received.
     ///
     /// More than 64 threads would only wait for the same disk.
-    package var runBeside: HelperThreads.Run = HelperThreads(name: "sync", maximum: 64).run
+    package var runInBackground: HelperThreads.Run = HelperThreads(name: "sync", maximum: 64).run
     /// How long a file of a shared spool can still grow after the crash of the host that has written it.
     package var settling = Duration.seconds(5)
 }
@@ -54,7 +54,7 @@ package final class Spool: Sendable {
     /// Whether this process may remove uploads that a power failure has made worthless; false for commands.
     let isRecovering: Bool
     /// Runs a sync on another thread while more content is received.
-    let runBeside: HelperThreads.Run
+    let runInBackground: HelperThreads.Run
     package let buffers = BufferPool()
 
     /// Opens a spool and creates its directories on first use.
@@ -103,7 +103,7 @@ package final class Spool: Sendable {
     ) throws(SpoolError) {
         layout = try SpoolLayout(path: directory, creating: isRecovering, disk: options.disk)
         self.isRecovering = isRecovering
-        runBeside = options.runBeside
+        runInBackground = options.runInBackground
         settling = SettlingUploads(for: options.settling)
         self.directory = directory
         disk = options.disk
@@ -179,7 +179,7 @@ package final class Spool: Sendable {
         _ creation: consuming UploadCreation,
         expecting expected: Int64
     ) throws(SpoolError) -> Upload {
-        if expected > Upload.mostInBuffer { try room.check(for: expected, makesFile: true) }
+        if expected > Upload.maximumInBuffer { try room.check(for: expected, makesFile: true) }
         let files = UploadFiles(of: creation.id, .none, in: self, record: nil)
         return Upload(spool: self, lock: nil, creation: creation, files: files)
     }

@@ -7,7 +7,7 @@ package import SpoolgateUploadProtocol
 /// How one delivery attempt ended.
 package enum AttemptOutcome: Sendable, Equatable {
     /// The sink received a complete final response.
-    case answered
+    case responded
     /// Nothing was sent, because memory is exhausted or a library failed; safe to repeat.
     case notTried(reason: String)
     /// No byte of the request was sent: no connection, no TLS, or an unknown host name; safe to repeat.
@@ -19,7 +19,7 @@ package enum AttemptOutcome: Sendable, Equatable {
     /// The store refused the request for a cause that is temporary, or that its operator can fix; safe to repeat.
     ///
     /// `retryAfter` is how long the store asked to wait, in seconds.
-    case putOff(reason: String, retryAfter: Int? = nil)
+    case deferred(reason: String, retryAfter: Int? = nil)
     /// The upstream did not process the request. The caller must send the request to the upstream's target `to`
     /// instead.
     ///
@@ -34,15 +34,15 @@ package enum AttemptOutcome: Sendable, Equatable {
     /// Reading the request's content failed with the error in `reason`.
     case abandoned(reason: String)
     /// The sink failed with the error in `reason` before it received the whole final response.
-    case unheard(reason: String)
+    case undelivered(reason: String)
 
     package var reason: String? {
         switch self {
-        case .answered: nil
+        case .responded: nil
         case .redirected(let target): "the upstream redirected the request to \(target)"
         case .notTried(let reason), .notReached(let reason, _), .noRoom(let reason),
-            .putOff(let reason, _), .notForwarded(let reason), .indeterminate(let reason, _),
-            .abandoned(let reason), .unheard(let reason):
+            .deferred(let reason, _), .notForwarded(let reason), .indeterminate(let reason, _),
+            .abandoned(let reason), .undelivered(let reason):
             reason
         }
     }
@@ -50,15 +50,15 @@ package enum AttemptOutcome: Sendable, Equatable {
     package var timedOut: Bool {
         switch self {
         case .notReached(_, let timedOut), .indeterminate(_, let timedOut): timedOut
-        case .answered, .notTried, .noRoom, .putOff, .redirected, .notForwarded, .abandoned,
-            .unheard:
+        case .responded, .notTried, .noRoom, .deferred, .redirected, .notForwarded, .abandoned,
+            .undelivered:
             false
         }
     }
 
     /// How long the upstream asked the gateway to wait, in seconds; nil if unknown.
     package var retryAfter: Int? {
-        if case .putOff(_, let retryAfter) = self { retryAfter } else { nil }
+        if case .deferred(_, let retryAfter) = self { retryAfter } else { nil }
     }
 }
 
@@ -66,8 +66,8 @@ extension AttemptOutcome {
     /// Whether the upstream did not process the request, so that repeating it is safe for every method.
     package var isUnsent: Bool {
         switch self {
-        case .notTried, .notReached, .noRoom, .putOff, .redirected, .notForwarded: true
-        case .answered, .indeterminate, .abandoned, .unheard: false
+        case .notTried, .notReached, .noRoom, .deferred, .redirected, .notForwarded: true
+        case .responded, .indeterminate, .abandoned, .undelivered: false
         }
     }
 
@@ -81,13 +81,13 @@ extension AttemptOutcome {
     /// - Returns: the refusal; nil if there is a complete response to send.
     package func refusal(isRepeatable: Bool, isKept: Bool) -> Refusal? {
         switch self {
-        case .answered: nil
+        case .responded: nil
         case .notTried, .notReached, .notForwarded:
             .notReached(timedOut: timedOut, isKept: isKept)
         case .redirected: .upstreamRedirects
         case .noRoom: .destinationFull(isKept: isKept)
-        case .putOff: .upstreamBusy(retryAfter: retryAfter, isKept: isKept)
-        case .indeterminate, .abandoned, .unheard:
+        case .deferred: .upstreamBusy(retryAfter: retryAfter, isKept: isKept)
+        case .indeterminate, .abandoned, .undelivered:
             isRepeatable
                 ? .upstreamBrokeOff(reason: cause, timedOut: timedOut)
                 : .upstreamSilent(reason: cause, timedOut: timedOut)
@@ -166,7 +166,7 @@ final class AttemptReasons {
     }
 
     /// The reason if bytes of the request were sent, but no complete response arrived.
-    func unanswered(_ text: String) -> String {
+    func withoutResponse(_ text: String) -> String {
         // With TLS 1.3, the server checks a client certificate after the client has begun its request (RFC 8446
         // §4.4.2.4, figure 1).
         let hint =

@@ -338,8 +338,8 @@ extension BucketAddress {
             decoded.append(text)
         }
         prefix = decoded.joined(separator: "/")
-        guard prefix.utf8.count <= Self.mostOfPrefix else {
-            throw .init(reason: "s3: the prefix is longer than \(Self.mostOfPrefix) bytes")
+        guard prefix.utf8.count <= Self.maximumPrefixSize else {
+            throw .init(reason: "s3: the prefix is longer than \(Self.maximumPrefixSize) bytes")
         }
     }
 
@@ -347,7 +347,7 @@ extension BucketAddress {
     ///
     /// A key has at most 1024 bytes, and a slash, the upload's ID, a hyphen and a name of up to 100 bytes follow the
     /// prefix.
-    private static let mostOfPrefix = 1024 - 26 - 100 - 2
+    private static let maximumPrefixSize = 1024 - 26 - 100 - 2
 
     package var text: String {
         let path = [name] + prefix.split(separator: "/").map { PercentText.encode(String($0)) }

@@ -99,15 +99,15 @@ final class HTTPDriver: BrowserDriver {
     {
         let client = try WireClient(to: .port(UInt16(port)), patience: 300)
         let content = try body.map { try JSONSerialization.data(withJSONObject: $0) }
-        let answer = try client.ask(
+        let response = try client.ask(
             method,
             path,
             ["Content-Type: application/json; charset=utf-8"],
             content: content
         )
-        let object = try JSONSerialization.jsonObject(with: answer.content) as? [String: Any]
-        guard answer.status == 200, let value = object?["value"] else {
-            throw WireClient.Broken(description: "\(method) \(path): \(answer.text.prefix(500))")
+        let object = try JSONSerialization.jsonObject(with: response.content) as? [String: Any]
+        guard response.status == 200, let value = object?["value"] else {
+            throw WireClient.Broken(description: "\(method) \(path): \(response.text.prefix(500))")
         }
         return value
     }

@@ -42,14 +42,14 @@ struct MakeRunCertificateTests {
                 .sorted()
                 == ["authority.pem", "certificate.pem", "key.pem"]
         )
-        let answer = try Command(
+        let response = try Command(
             Command.find("curl") ?? "curl",
             [
                 "-sS", "--cacert", path("certificate.pem"), "-o", "/dev/null", "-w", "%{http_code}",
                 "https://localhost:\(run.tlsPort)/upload/",
             ]
         )
-        #expect(answer.output == "200", "\(answer.errors)")
+        #expect(response.output == "200", "\(response.errors)")
     }
 
     @Test(

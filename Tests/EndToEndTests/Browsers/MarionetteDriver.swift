@@ -74,13 +74,15 @@ final class MarionetteDriver: BrowserDriver {
         guard socket.send(Array("\(message.count):".utf8) + message) else {
             throw WireClient.Broken(description: "\(name): Firefox has ended")
         }
-        guard let answer = try receive() as? [Any], answer.count == 4 else {
+        guard let response = try receive() as? [Any], response.count == 4 else {
             throw WireClient.Broken(description: "\(name): invalid response")
         }
-        if let error = answer[2] as? [String: Any] {
+        if let error = response[2] as? [String: Any] {
             throw WireClient.Broken(description: "\(name): \(error["message"] ?? error)")
         }
-        guard let object = answer[3] as? [String: Any], object.count == 1 else { return answer[3] }
+        guard let object = response[3] as? [String: Any], object.count == 1 else {
+            return response[3]
+        }
         return object["value"] ?? object
     }
 

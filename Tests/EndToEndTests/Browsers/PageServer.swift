@@ -14,16 +14,16 @@ final class PageServer {
             while let request = try connection.receiveRequest() {
                 if request.target == "/framed" {
                     let fields = ["Content-Type: text/html; charset=utf-8"]
-                    try connection.answer("200 OK", fields: fields, content: Self.framed)
+                    try connection.response("200 OK", fields: fields, content: Self.framed)
                     continue
                 }
                 let uploads = uploads.update { $0 }
                 let own = "http://" + (request.values("Host").first ?? "")
                 guard let (type, text) = Self.file(request.target) else {
-                    try connection.answer("404 Not Found")
+                    try connection.response("404 Not Found")
                     continue
                 }
-                try connection.answer(
+                try connection.response(
                     "200 OK",
                     fields: [
                         "Content-Type: \(type); charset=utf-8",

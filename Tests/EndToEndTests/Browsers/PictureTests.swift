@@ -26,7 +26,7 @@ struct PictureTests {
             guard let request = try connection.receiveRequest() else { return }
             let isRefused = request.values("Content-Disposition").contains { $0.contains("fake") }
             let text = "It begins like a program, and this application takes pictures alone."
-            try connection.answer(
+            try connection.response(
                 isRefused ? "422 Unprocessable Content" : "201 Created",
                 fields: ["Content-Type: text/plain"],
                 content: isRefused ? text : "Thank you."

@@ -95,7 +95,7 @@ struct UpgradeBuildTests {
         let origin = try LoopbackOrigin { connection in
             while try connection.receiveRequest() != nil {
                 gate.pass()
-                try connection.answer("201 Created")
+                try connection.response("201 Created")
             }
         }
         let sandbox = try Sandbox(upstream: origin.base, front: .nginxWithModule, build: previous)
@@ -126,8 +126,8 @@ struct UpgradeBuildTests {
         try sandbox.startAgain()
         #expect(try sandbox.append(delivered, offset: bytes.count).status == 201)
         #expect(try sandbox.offset(of: cut) == 600_000)
-        let answer = try sandbox.append(cut, offset: 600_000, bytes.suffix(from: 600_000))
-        #expect(answer.status == 201)
+        let response = try sandbox.append(cut, offset: 600_000, bytes.suffix(from: 600_000))
+        #expect(response.status == 201)
         #expect(origin.requests.map { Data($0.content) } == [bytes, bytes])
     }
 
@@ -190,21 +190,21 @@ struct UpgradeBuildTests {
         let offset = try two.offset(of: resource)
         #expect(offset > 600_000 && offset <= 1 << 20)
         sender.cut()
-        let answer = try two.append(resource, offset: offset, bytes.suffix(from: offset))
-        #expect(answer.status == 201)
+        let response = try two.append(resource, offset: offset, bytes.suffix(from: offset))
+        #expect(response.status == 201)
         #expect(try one.append(resource, offset: bytes.count).status == 201)
         #expect(origin.requests.map { Data($0.content) } == [bytes])
 
         // Both queues have the uploads; one daemon delivers each.
         for number in 0..<20 {
             let sandbox = number % 2 == 0 ? one : two
-            let answer = try sandbox.ask(
+            let response = try sandbox.ask(
                 number % 3 == 0 ? "PUT" : "POST",
                 "/files/accepted/\(number)",
                 ["Upload-Complete: ?1"],
                 content: Data(repeating: UInt8(number), count: 200_000)
             )
-            #expect(answer.status == 202)
+            #expect(response.status == 202)
         }
         let later = try LoopbackOrigin(socketPath: folder.file("later"), status: "201 Created")
         try eventually("all are delivered", seconds: 120) {

@@ -217,8 +217,8 @@ extension UpgradeCase {
                 stage.upstreams.reply(to: upload.name, .hold)
                 try stage.create(upload, sending: 2_000)
                 if upload.route == "accepted" {
-                    let answer = try stage.append(upload, to: upload.size, complete: true)
-                    #expect(answer.status == 202)
+                    let response = try stage.append(upload, to: upload.size, complete: true)
+                    #expect(response.status == 202)
                 } else {
                     try stage.beginAppend(upload, sending: upload.size)
                     upload.sent = upload.size
@@ -254,8 +254,8 @@ extension UpgradeCase {
                 let half = upload.parts[1]
                 half.told = try #require(try stage.ask(half))
                 _ = try stage.append(half, to: 5_000, complete: true)
-                let answer = try Self.join(stage, upload)
-                #expect(answer.status == 201, "\(answer.text)")
+                let response = try Self.join(stage, upload)
+                #expect(response.status == 201, "\(response.text)")
                 upload.requests += 1
                 upload.state = .delivered
                 for part in upload.parts { part.state = .delivered }
@@ -274,8 +274,8 @@ extension UpgradeCase {
                     try stage.create(part, ["Upload-Concat: partial", "Upload-Length: 5000"])
                     _ = try stage.append(part, to: 5_000, complete: true)
                 }
-                let answer = try Self.join(stage, upload)
-                #expect(answer.status >= 500, "\(answer.status)")
+                let response = try Self.join(stage, upload)
+                #expect(response.status >= 500, "\(response.status)")
                 let made = try stage.list().values.first {
                     $0["target"] == upload.target && $0["state"] == "deferred"
                 }
@@ -284,8 +284,8 @@ extension UpgradeCase {
             carry: { stage, upload in
                 try stage.upstreams.startLater()
                 // The same list of parts finds the same joined upload.
-                let answer = try Self.join(stage, upload)
-                #expect(answer.status == 201, "\(answer.text)")
+                let response = try Self.join(stage, upload)
+                #expect(response.status == 201, "\(response.text)")
                 upload.requests += 1
                 upload.state = .delivered
             }
@@ -297,29 +297,29 @@ extension UpgradeCase {
         _ upload: UpgradeUpload
     ) throws -> WireClient.Answer {
         let list = upload.parts.compactMap(\.resource).joined(separator: " ")
-        let answer = try stage.sandbox.ask(
+        let response = try stage.sandbox.ask(
             "POST",
             upload.target,
             ["Tus-Resumable: 1.0.0", "Upload-Concat: final;\(list)"],
             content: Data()
         )
-        if let location = answer["location"] {
+        if let location = response["location"] {
             upload.resource = String(location.drop(upTo: "/files/"))
         }
-        return answer
+        return response
     }
 
     // MARK: Delivered uploads
 
     private static let delivered: [UpgradeCase] = [
-        answered("answered-post", .take, status: 201),
-        answered("answered-put", method: "PUT", .take, status: 201),
-        answered("refused", .refuse("422 Unprocessable Content"), status: 422),
+        responded("answered-post", .take, status: 201),
+        responded("answered-put", method: "PUT", .take, status: 201),
+        responded("refused", .refuse("422 Unprocessable Content"), status: 422),
         // The response is larger than is stored.
-        answered("answered-at-length", .takeSaying(300_000), status: 201),
-        answered("dropped", route: "dropped", .take, status: 201),
+        responded("answered-at-length", .takeSaying(300_000), status: 201),
+        responded("dropped", route: "dropped", .take, status: 201),
         // Its response is kept for a day.
-        answered("forgotten", .take, status: 201) { stage, upload in
+        responded("forgotten", .take, status: 201) { stage, upload in
             try stage.expire(upload, days: 2)
         },
         UpgradeCase(
@@ -331,7 +331,7 @@ extension UpgradeCase {
         ),
     ]
 
-    private static func answered(
+    private static func responded(
         _ name: String,
         route: String = "plain",
         method: String = "POST",
@@ -343,13 +343,13 @@ extension UpgradeCase {
             name,
             route: route,
             method: method,
-            .answered,
+            .responded,
             write: { stage, upload in
                 stage.upstreams.reply(to: upload.name, reply)
                 try stage.create(upload, sending: 2_000)
-                let answer = try stage.append(upload, to: upload.size, complete: true)
-                #expect(answer.status == status, "\(upload.name): \(answer.text)")
-                stage.take(answer, of: upload)
+                let response = try stage.append(upload, to: upload.size, complete: true)
+                #expect(response.status == status, "\(upload.name): \(response.text)")
+                stage.take(response, of: upload)
             },
             carry: carry
         )
@@ -395,8 +395,8 @@ extension UpgradeCase {
             write: { stage, upload in
                 if let reply { stage.upstreams.reply(to: upload.name, reply) }
                 try stage.create(upload, sending: 2_000)
-                let answer = try stage.append(upload, to: upload.size, complete: true)
-                #expect(answer.status == status && answer["upload-complete"] == complete)
+                let response = try stage.append(upload, to: upload.size, complete: true)
+                #expect(response.status == status && response["upload-complete"] == complete)
             },
             carry: carry
         )
@@ -410,8 +410,8 @@ extension UpgradeCase {
         until states: Set<String>
     ) throws {
         try stage.create(upload, sending: 2_000)
-        let answer = try stage.append(upload, to: upload.size, complete: true, fields)
-        #expect(answer.status == 202)
+        let response = try stage.append(upload, to: upload.size, complete: true, fields)
+        #expect(response.status == 202)
         try stage.awaitState(upload, states)
     }
 
@@ -474,8 +474,8 @@ extension UpgradeCase {
             .gone,
             write: { stage, upload in
                 try stage.create(upload, sending: 2_000)
-                let answer = try stage.sandbox.ask("DELETE", upload.resource ?? "")
-                #expect(answer.status == 204)
+                let response = try stage.sandbox.ask("DELETE", upload.resource ?? "")
+                #expect(response.status == 204)
             },
             carry: { _, _ in }
         ),

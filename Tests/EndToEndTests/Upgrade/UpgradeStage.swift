@@ -148,18 +148,18 @@ final class UpgradeStage {
             ? ["Tus-Resumable: 1.0.0"]
                 + (count > 0 ? ["Content-Type: application/offset+octet-stream"] : [])
             : ["Upload-Complete: ?0"]
-        let answer = try sandbox.ask(
+        let response = try sandbox.ask(
             upload.method,
             upload.target,
             own + upload.fields + fields,
             content: upload.content.prefix(count)
         )
-        guard answer.status == 201, let location = answer["location"] else {
-            throw WireClient.Broken(description: "not created: \(answer.status) \(answer.text)")
+        guard response.status == 201, let location = response["location"] else {
+            throw WireClient.Broken(description: "not created: \(response.status) \(response.text)")
         }
         upload.resource = String(location.drop(upTo: "/files/"))
         upload.sent = count
-        try tell(upload, answer["upload-offset"] ?? "0")
+        try tell(upload, response["upload-offset"] ?? "0")
     }
 
     /// Appends from the client's offset up to `end`.
@@ -170,21 +170,24 @@ final class UpgradeStage {
         _ fields: [String] = []
     ) throws -> WireClient.Answer {
         let content = upload.content[upload.told..<end]
-        let answer = try sandbox.ask(
+        let response = try sandbox.ask(
             "PATCH",
             try #require(upload.resource),
             appendFields(upload, complete) + fields,
             content: content
         )
         upload.sent = max(upload.sent, end)
-        if answer.status == 202, let link = answer["link"] {
+        if response.status == 202, let link = response["link"] {
             upload.status = String(link.drop(upTo: "/files/").prefix { $0 != ">" })
         }
         if !complete || upload.isTus {
-            try #require(answer.status == 204, "\(upload.name): \(answer.status) \(answer.text)")
-            try tell(upload, answer["upload-offset"])
+            try #require(
+                response.status == 204,
+                "\(upload.name): \(response.status) \(response.text)"
+            )
+            try tell(upload, response["upload-offset"])
         }
-        return answer
+        return response
     }
 
     /// Starts the completing append, sends content up to `end`, and keeps the connection.
@@ -216,13 +219,13 @@ final class UpgradeStage {
         // The connection breaks if the queue holds the lock.
         return try eventually("the offset of \(upload.name) is reported", seconds: 60) {
             () -> Int?? in
-            let answer = try? sandbox.ask(
+            let response = try? sandbox.ask(
                 "HEAD",
                 try #require(upload.resource),
                 own + upload.fields
             )
-            switch answer?.status {
-            case 200, 204: return answer?["upload-offset"].flatMap { Int($0) }
+            switch response?.status {
+            case 200, 204: return response?["upload-offset"].flatMap { Int($0) }
             case 404: return .some(nil)
             default: return nil
             }
@@ -263,11 +266,11 @@ final class UpgradeStage {
         }
     }
 
-    func take(_ answer: WireClient.Answer, of upload: UpgradeUpload) {
+    func take(_ response: WireClient.Answer, of upload: UpgradeUpload) {
         upload.response = .init(
-            status: answer.status,
-            upstream: answer["x-upstream"],
-            content: answer.content
+            status: response.status,
+            upstream: response["x-upstream"],
+            content: response.content
         )
     }
 
@@ -329,12 +332,12 @@ final class UpgradeStage {
             }
         }
         if let status = upload.status {
-            let answer = try sandbox.ask("GET", status)
+            let response = try sandbox.ask("GET", status)
             let words = upload.state.words.map { "\"state\":\"\($0)\"" }
             #expect(
                 upload.state == .gone
-                    ? answer.status == 404 : words.contains(where: answer.text.contains),
-                "\(name): \(answer.status) \(answer.text)"
+                    ? response.status == 404 : words.contains(where: response.text.contains),
+                "\(name): \(response.status) \(response.text)"
             )
         }
         switch upload.state {
@@ -345,7 +348,7 @@ final class UpgradeStage {
         // A HEAD request by a tus client starts a delivery.
         case .waiting where !upload.isTus:
             #expect(try ask(upload) == upload.content.count, "\(name)")
-        case .answered: try checkReplay(upload)
+        case .responded: try checkReplay(upload)
         case .repeated: (upload.state, upload.requests) = (.delivered, upload.requests + 1)
         default: break
         }
@@ -355,11 +358,11 @@ final class UpgradeStage {
     /// The repetition causes no request to an upstream.
     private func checkReplay(_ upload: UpgradeUpload) throws {
         upload.told = upload.content.count
-        let answer = try append(upload, to: upload.told, complete: true)
+        let response = try append(upload, to: upload.told, complete: true)
         let again = UpgradeUpload.Response(
-            status: answer.status,
-            upstream: answer["x-upstream"],
-            content: answer.content
+            status: response.status,
+            upstream: response["x-upstream"],
+            content: response.content
         )
         let first = try #require(upload.response)
         #expect(again.status == first.status && again.upstream == first.upstream, "\(upload.name)")
@@ -401,12 +404,12 @@ final class UpgradeStage {
 
     func finish(_ upload: UpgradeUpload, _ fields: [String] = []) throws {
         upload.told = try #require(try ask(upload), "\(upload.name) is gone")
-        let answer = try append(upload, to: upload.size, complete: true, fields)
+        let response = try append(upload, to: upload.size, complete: true, fields)
         upload.requests += 1
         guard !upload.isTus else { return upload.state = .delivered }
-        #expect(answer.status == 201 && answer["x-upstream"] == upload.name, "\(answer.text)")
-        take(answer, of: upload)
-        upload.state = .answered
+        #expect(response.status == 201 && response["x-upstream"] == upload.name, "\(response.text)")
+        take(response, of: upload)
+        upload.state = .responded
     }
 
     func deliver(_ upload: UpgradeUpload, by command: String) throws {

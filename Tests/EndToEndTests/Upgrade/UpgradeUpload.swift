@@ -15,7 +15,7 @@ enum UpgradeState: String, Codable {
     /// The queue repeats the interrupted attempt, which is safe.
     case repeated
     /// Its client can request the stored response again.
-    case answered
+    case responded
     /// Delivered, and its client does not request the response.
     case delivered
     /// The attempt was interrupted or got no response, and is not safe to repeat.
@@ -33,7 +33,7 @@ enum UpgradeState: String, Codable {
         case .partial: ["partial"]
         case .waiting: ["deferred"]
         case .repeated, .delivered: ["delivered"]
-        case .answered: ["delivered", "refused"]
+        case .responded: ["delivered", "refused"]
         case .indeterminate, .failed, .held, .corrupt: [rawValue]
         case .gone: []
         }

@@ -40,7 +40,7 @@ final class UpgradeUpstreams {
         authorizer = try LoopbackOrigin(socketPath: folder.file("authorizer")) { connection in
             while let request = try connection.receiveRequest() {
                 let user = request.values("X-User").first
-                try connection.answer(
+                try connection.response(
                     user == nil ? "401 Unauthorized" : "200 OK",
                     fields: user.map { ["Spoolgate-Owner: \($0)", "Spoolgate-Max-Size: 5000"] }
                         ?? []
@@ -99,12 +99,12 @@ final class UpgradeUpstreams {
             let from = ["X-Upstream: \(name)"]
             switch replies.update({ $0[name] }) ?? .take {
             case .take:
-                try connection.answer("201 Created", fields: from, content: "taken: \(name)\n")
+                try connection.response("201 Created", fields: from, content: "taken: \(name)\n")
             case .takeSaying(let count):
                 let content = String(repeating: "x", count: count)
-                try connection.answer("201 Created", fields: from, content: content)
+                try connection.response("201 Created", fields: from, content: content)
             case .refuse(let status):
-                try connection.answer(status, fields: from, content: "refused: \(name)\n")
+                try connection.response(status, fields: from, content: "refused: \(name)\n")
             case .lose: return
             case .hold: return connection.waitForEnd()
             }

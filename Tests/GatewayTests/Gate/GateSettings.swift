@@ -61,7 +61,7 @@ struct GateSetting: Sendable {
         row("ordinary", \.ordinary, .spool, .pass),
         row("spool-receive", \.spoolReceive, .off),
         row("tus", \.tus, .on, .off, .pass),
-        row("tus-answer", \.tusAnswer, .upstream),
+        row("tus-answer", \.tusFinalResponse, .upstream),
         row("rfc-clients", \.hasRFCClients, true),
         row("queue.maximum-concurrent", \.queue.maximumConcurrent, 1),
         row("queue.minimum-backoff", \.queue.minimumBackoff, .seconds(600)),

@@ -51,7 +51,7 @@ final class GateWorld {
     init() throws {
         upstream = try LoopbackOrigin { connection in
             while let request = try connection.receiveRequest(keptContent: 0) {
-                try connection.answer(
+                try connection.response(
                     "201 Created",
                     content: "",
                     hasContent: request.method != "HEAD"
@@ -61,7 +61,7 @@ final class GateWorld {
         authorizer = try LoopbackOrigin(remembers: false) { [trace, grants] connection in
             while try connection.receiveRequest() != nil {
                 trace.update { $0.append(.asked) }
-                try connection.answer(grants.update { $0 } ? "204 No Content" : "403 Forbidden")
+                try connection.response(grants.update { $0 } ? "204 No Content" : "403 Forbidden")
             }
         }
         test = try GatewayUnderTest(upstream.target)
@@ -156,8 +156,8 @@ final class GateWorld {
             return passed.isEmpty && !hasDrop ? nil : "a part reached the upstream"
         case .tooLarge, .tooLargeWithoutLength:
             if hasDrop { return "it reached the upstream" }
-            let most = Int(route.limits.maxSize)
-            return passed.allSatisfy { $0 <= most } ? nil : "\(passed) bytes were forwarded"
+            let maximum = Int(route.limits.maxSize)
+            return passed.allSatisfy { $0 <= maximum } ? nil : "\(passed) bytes were forwarded"
         }
     }
 

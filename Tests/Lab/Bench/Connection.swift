@@ -65,9 +65,9 @@ final class Connection {
         let reason = complete ? 0 : errno
         do {
             while true {
-                let answer = try client.readAny(head: request.method == "HEAD")
-                if answer.status >= 200 { return answer }
-                if answer.locationPath != nil { toldLocations += 1 }
+                let response = try client.readAny(head: request.method == "HEAD")
+                if response.status >= 200 { return response }
+                if response.locationPath != nil { toldLocations += 1 }
             }
         } catch {
             // A server that refuses the content may have responded.
@@ -76,11 +76,11 @@ final class Connection {
         }
     }
 
-    /// Sends a request, and requires one of the statuses and, if `isTold`, a 104 with a `Location`.
+    /// Sends a request, and requires one of the statuses and, if `isReported`, a 104 with a `Location`.
     @discardableResult
     func exchange(
         _ request: Request,
-        isTold: Bool = false,
+        isReported: Bool = false,
         expecting status: Int...
     ) throws -> WireClient.Answer {
         let before = toldLocations
@@ -93,7 +93,7 @@ final class Connection {
                     + response.text.prefix(200)
             )
         }
-        guard !isTold || toldLocations > before else {
+        guard !isReported || toldLocations > before else {
             throw BenchFailure("\(name): no 104 had a Location")
         }
         return response

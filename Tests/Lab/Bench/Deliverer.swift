@@ -51,7 +51,7 @@ enum Deliverer {
                 sink: sink
             )
             let seconds = now() - start
-            guard outcome == .answered, sink.status == 200 else {
+            guard outcome == .responded, sink.status == 200 else {
                 throw BenchFailure("\(arguments[0]): \(outcome), status \(sink.status)")
             }
             lines += "\(sink.count) \(seconds)\n"

@@ -32,7 +32,7 @@ struct Row {
     let name: String
     let behind: Behind
     /// Whether its uploads are told by 104, which needs nginx's module.
-    var isTold = false
+    var isReported = false
     /// Preparation, neither timed nor counted; `Int` is the round.
     var prepare: (Int) throws -> Void = { _ in }
     let run: (Int) throws -> Outcome

@@ -35,11 +35,11 @@ enum OffsetRetrieval {
         let seconds = options.rateSeconds
         let rows = [
             Row(name: returnRow, behind: .nothing) { _ in
-                try HeadLoop(returned, stage.address, answer: "HTTP/1.1 200", offset: nil)
+                try HeadLoop(returned, stage.address, response: "HTTP/1.1 200", offset: nil)
                     .run(for: seconds)
             },
             Row(name: headRow, behind: .gateway) { _ in
-                try HeadLoop(paths, stage.address, answer: "HTTP/1.1 204", offset: "4096")
+                try HeadLoop(paths, stage.address, response: "HTTP/1.1 204", offset: "4096")
                     .run(for: seconds)
             },
             Row(name: tusdRow, behind: .tusd) { _ in
@@ -47,7 +47,7 @@ enum OffsetRetrieval {
                     keptPaths,
                     stage.address,
                     fields: TusUpload.fields,
-                    answer: "HTTP/1.1 200",
+                    response: "HTTP/1.1 200",
                     offset: "4096"
                 ).run(for: seconds)
             },
@@ -66,7 +66,7 @@ enum OffsetRetrieval {
 }
 
 private final class HeadLoop {
-    private let answer: [UInt8]
+    private let response: [UInt8]
     private let offsetLine: [UInt8]?
     private let requests: [[UInt8]]
     private var sockets: [pollfd] = []
@@ -74,15 +74,15 @@ private final class HeadLoop {
     private var heads: [[UInt8]]
     private var outcome = Outcome()
 
-    /// Connects once for each path; every response must begin with `answer` and contain `offset`.
+    /// Connects once for each path; every response must begin with `response` and contain `offset`.
     init(
         _ paths: [String],
         _ address: SocketAddress,
         fields: [(name: String, value: String)] = [],
-        answer: String,
+        response: String,
         offset: String?
     ) throws {
-        self.answer = Array(answer.utf8)
+        self.response = Array(response.utf8)
         offsetLine = offset.map { Array("\r\nupload-offset: \($0)\r\n".utf8) }
         requests = paths.map { Request("HEAD", $0, fields).bytes }
         started = paths.map { _ in 0 }
@@ -131,7 +131,7 @@ private final class HeadLoop {
     }
 
     private func check(_ head: [UInt8]) throws {
-        guard head.starts(with: answer), contains(head, offsetLine) else {
+        guard head.starts(with: response), contains(head, offsetLine) else {
             throw BenchFailure("a HEAD received \(String(decoding: head, as: UTF8.self))")
         }
     }

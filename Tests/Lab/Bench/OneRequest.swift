@@ -44,11 +44,11 @@ enum OneRequest {
         ]
         let kept =
             Promise.allCases.map { promise in
-                Row(name: promise.toldRow, behind: .gateway, isTold: true) { round in
+                Row(name: promise.toldRow, behind: .gateway, isReported: true) { round in
                     let connection = try Connection(to: stage.address)
                     try connection.exchange(
                         Request("PUT", "\(promise.location)\(round)", toldFields, length: length),
-                        isTold: true,
+                        isReported: true,
                         expecting: 201
                     )
                     return keptFile(ofLength: length, in: stage.dropDirectory)

@@ -6,7 +6,7 @@ import Synchronization
 
 /// Retrieves the offset of an idle upload 50 times a second.
 final class Prober: Sendable {
-    private let isOver = Atomic<Bool>(false)
+    private let isEnded = Atomic<Bool>(false)
     /// The seconds of each response, set when the thread ends.
     private let latencies = Monitor<Result<[Double], any Error>?>(nil)
 
@@ -19,7 +19,7 @@ final class Prober: Sendable {
 
     /// Stops the thread, and returns the seconds of each response, at least one.
     func stop() throws -> [Double] {
-        isOver.store(true, ordering: .relaxed)
+        isEnded.store(true, ordering: .relaxed)
         guard let result = latencies.wait(until: .never, { $0 }) else { return [] }
         return try result.get()
     }
@@ -34,7 +34,7 @@ final class Prober: Sendable {
             let seconds = now() - start
             latencies.append(seconds)
             pause(0.02 - seconds)
-        } while !isOver.load(ordering: .relaxed)
+        } while !isEnded.load(ordering: .relaxed)
         try upload.cancel()
         return latencies
     }

@@ -11,7 +11,7 @@ enum Sink {
     /// Listens on a port that the system chooses and writes to `output`, and serves until killed.
     static func serve(output: Int32) throws -> Never {
         let origin = try LoopbackOrigin(remembers: false) { connection in
-            while let head = try connection.receiveHead(), try answer(head, on: connection) {}
+            while let head = try connection.receiveHead(), try response(head, on: connection) {}
         }
         let line = Array("\(origin.port)\n".utf8)
         _ = write(output, line, line.count)
@@ -20,7 +20,7 @@ enum Sink {
     }
 
     /// Receives a request's content and responds; false if the connection must be closed.
-    private static func answer(
+    private static func response(
         _ head: LoopbackOrigin.Request,
         on connection: OriginConnection
     ) throws -> Bool {
@@ -33,7 +33,7 @@ enum Sink {
         } else {
             counted = Int64(connection.discard(length))
         }
-        try connection.answer(
+        try connection.response(
             isFramed ? "200 OK" : "411 Length Required",
             fields: ["Content-Type: text/plain"],
             content: "\(counted)\n"

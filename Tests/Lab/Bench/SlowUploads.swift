@@ -158,12 +158,12 @@ private final class SlowClient {
         }
         var survivors = 0
         for index in sockets.indices {
-            let answer = receive(index, until: deadline)
-            let isWhole = answer.lowercased().contains("\r\nupload-offset: \(length)\r\n")
-            if answer.hasPrefix("HTTP/1.1 201") && isWhole {
+            let response = receive(index, until: deadline)
+            let isWhole = response.lowercased().contains("\r\nupload-offset: \(length)\r\n")
+            if response.hasPrefix("HTTP/1.1 201") && isWhole {
                 survivors += 1
             } else if firstLoss == "none" {
-                firstLoss = "one was answered '\(answer.prefix(300))' after \(sent[index]) bytes"
+                firstLoss = "one was answered '\(response.prefix(300))' after \(sent[index]) bytes"
             }
         }
         return survivors
@@ -198,17 +198,17 @@ private final class SlowClient {
 
     /// The response's header section, as far as it arrived before the deadline or the end.
     private func receive(_ index: Int, until deadline: Double) -> String {
-        var answer: [UInt8] = []
+        var response: [UInt8] = []
         var block = [UInt8](repeating: 0, count: 4096)
         while now() < deadline {
             var waited = [pollfd(fd: sockets[index], events: Int16(POLLIN), revents: 0)]
             guard poll(&waited, 1, 1000) >= 0 else { break }
             let count = read(sockets[index], &block, block.count)
-            if count > 0 { answer += block[..<count] }
-            let text = String(decoding: answer, as: UTF8.self)
+            if count > 0 { response += block[..<count] }
+            let text = String(decoding: response, as: UTF8.self)
             if text.contains("\r\n\r\n") || count == 0 { return text }
             if count < 0 && errno != EAGAIN { return text }
         }
-        return String(decoding: answer, as: UTF8.self)
+        return String(decoding: response, as: UTF8.self)
     }
 }

@@ -33,17 +33,17 @@ enum SmallUploads {
             Row(name: uploadRow, behind: .gateway) { _ in
                 try deliver(length, to: "/small/", stage, fields: complete)
             },
-            Row(name: toldRow, behind: .gateway, isTold: true) { _ in
-                try deliver(length, to: "/small/", stage, fields: toldFields, isTold: true)
+            Row(name: toldRow, behind: .gateway, isReported: true) { _ in
+                try deliver(length, to: "/small/", stage, fields: toldFields, isReported: true)
             },
         ]
         let kept =
             Promise.allCases.map { promise in
-                Row(name: promise.toldRow, behind: .gateway, isTold: true) { _ in
+                Row(name: promise.toldRow, behind: .gateway, isReported: true) { _ in
                     var outcome = try parallel(stage) { connection, number in
                         let target = "\(promise.location)\(number)"
                         let request = Request("PUT", target, toldFields, length: length)
-                        try connection.exchange(request, isTold: true, expecting: 201)
+                        try connection.exchange(request, isReported: true, expecting: 201)
                     }
                     outcome.check =
                         keptFile(ofLength: length, count: uploads, in: stage.dropDirectory).check
@@ -76,11 +76,11 @@ enum SmallUploads {
         to location: String,
         _ stage: Stage,
         fields: [(name: String, value: String)] = [],
-        isTold: Bool = false
+        isReported: Bool = false
     ) throws -> Outcome {
         try parallel(stage) { connection, number in
             let request = Request("PUT", "\(location)\(number)", fields, length: length)
-            let response = try connection.exchange(request, isTold: isTold, expecting: 200)
+            let response = try connection.exchange(request, isReported: isReported, expecting: 200)
             try requireCount(response, request)
         }
     }

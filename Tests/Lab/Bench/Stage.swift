@@ -159,7 +159,7 @@ final class Stage {
     /// A row's missing prerequisite, if any.
     func lacks(for row: Row) -> String? {
         if row.behind == .tusd, tusd == nil { return "no tusd was named (--tusd PATH)" }
-        if row.isTold, !hasModule { return "nginx has no module (make module)" }
+        if row.isReported, !hasModule { return "nginx has no module (make module)" }
         return nil
     }
 

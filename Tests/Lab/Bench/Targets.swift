@@ -13,7 +13,7 @@ private struct Target {
     let isUpper: Bool
     let unit: String
 
-    init(_ sentence: String, _ values: [Double], atMost bound: Double, _ unit: String = "x") {
+    init(_ sentence: String, _ values: [Double], upTo bound: Double, _ unit: String = "x") {
         (self.sentence, self.values, self.bound) = (sentence, values, bound)
         (isUpper, self.unit) = (true, unit)
     }
@@ -27,11 +27,11 @@ private struct Target {
     var figure: Double? { values.isEmpty ? nil : percentile(values, 0.5) }
 
     /// Whether the median meets the bound, and whether all rounds agree.
-    var verdict: String {
+    var result: String {
         guard let figure else { return "not measured" }
-        let verdict = meets(figure) ? "met" : "missed"
+        let result = meets(figure) ? "met" : "missed"
         let agree = values.allSatisfy { meets($0) == meets(figure) }
-        return agree ? verdict : verdict + ", not in every round"
+        return agree ? result : result + ", not in every round"
     }
 
     var text: String {
@@ -56,7 +56,7 @@ func printTargets(_ results: [SectionResult], _ options: Options) {
             let figure: Any = target.figure ?? NSNull()
             print(
                 json([
-                    "target": target.sentence, "figure": figure, "verdict": target.verdict,
+                    "target": target.sentence, "figure": figure, "verdict": target.result,
                 ])
             )
         }
@@ -66,7 +66,7 @@ func printTargets(_ results: [SectionResult], _ options: Options) {
         "\nTargets\(options.isQuick ? " (quick sizes, which are not those of the targets)" : "")\n"
     )
     let lines = targets.map { target in
-        [target.sentence, target.text, target.verdict]
+        [target.sentence, target.text, target.result]
     }
     printTable(["", "measured", ""], lines)
     let disturbed = results.filter(\.isDisturbed).map(\.section.rawValue)
@@ -114,17 +114,17 @@ private func besideNginx(_ results: [SectionResult]) -> [Target] {
         Target(
             "1 GiB received: processor at most 2.0 x dav PUT",
             receive(over: OneRequest.davRow),
-            atMost: 2
+            upTo: 2
         ),
         Target(
             "  the same against dav PUT made durable too",
             receive(over: OneRequest.syncedDavRow),
-            atMost: 2
+            upTo: 2
         ),
         Target(
             "1 GiB in one request: peak memory below 48 MiB",
             peaks.max().map { [$0] } ?? [],
-            atMost: 48,
+            upTo: 48,
             "MiB"
         ),
         Target("HEAD: rate at least 1/6 of return 200", heads, atLeast: 1.0 / 6),
@@ -139,8 +139,8 @@ private func besideNginx(_ results: [SectionResult]) -> [Target] {
             small(SmallUploads.toldRow),
             atLeast: 0.3
         ),
-        Target("2000 slow uploads within 65 MiB", slow(2_000), atMost: 65, "MiB"),
-        Target("9000 slow uploads within 220 MiB", slow(9_000), atMost: 220, "MiB"),
+        Target("2000 slow uploads within 65 MiB", slow(2_000), upTo: 65, "MiB"),
+        Target("9000 slow uploads within 220 MiB", slow(9_000), upTo: 220, "MiB"),
     ]
 }
 
@@ -173,7 +173,7 @@ private func deliveries(_ results: [SectionResult]) -> [Target] {
             Target(
                 "  99 of 100 below 20 ms through nginx: no delayed acknowledgement",
                 results.figure(small, SmallDeliveries.wholeRow, "p99_ms"),
-                atMost: 20,
+                upTo: 20,
                 "ms"
             ),
         ]
@@ -200,21 +200,21 @@ private func client(_ results: [SectionResult], _ promise: String) -> [Target] {
 /// durability.
 private func lane(_ results: [SectionResult], _ spoolReceive: SpoolReceive) -> [Target] {
     // Threads cost some thousand handovers per GiB.
-    let most = spoolReceive == .worker ? 1.15 : 1.5
+    let maximum = spoolReceive == .worker ? 1.15 : 1.5
     func large(_ promise: Promise, _ key: String) -> [Double] {
         let peer = promise == .process ? OneRequest.davRow : OneRequest.syncedDavRow
         return results.figure(.oneRequest, promise.toldRow, key, over: peer)
     }
     return [
         Target(
-            "written by nginx, process: 1 GiB: processor at most \(most) x dav PUT",
+            "written by nginx, process: 1 GiB: processor at most \(maximum) x dav PUT",
             large(.process, "cpu_s_per_gib"),
-            atMost: most
+            upTo: maximum
         ),
         Target(
-            "  power-cut, against dav PUT made durable: processor at most \(most) x",
+            "  power-cut, against dav PUT made durable: processor at most \(maximum) x",
             large(.powerCut, "cpu_s_per_gib"),
-            atMost: most
+            upTo: maximum
         ),
         Target(
             "  1 GiB, process: at least 1.4 x tusd",
@@ -263,12 +263,12 @@ private func besideTusd(_ results: [SectionResult]) -> [Target] {
         Target("  64 KiB tus uploads at least 1.2 x", creations(.process), atLeast: 1.2),
         Target("  256 KiB uploads at least 1.2 x", small(.mediumUploads, .process), atLeast: 1.2),
         Target("  1 GiB in one request at least 1.0 x", large("mib_per_s"), atLeast: 1),
-        Target("  and with no more processor", large("cpu_s_per_gib"), atMost: 1),
+        Target("  and with no more processor", large("cpu_s_per_gib"), upTo: 1),
         Target("  64 appends of 16 MiB at least 1.2 x", parts(.process), atLeast: 1.2),
         Target(
             "  and with a tenth of the memory",
             parts(.process, "peak_rss_mib"),
-            atMost: 0.1
+            upTo: 0.1
         ),
         Target(
             "beside tusd, power-cut: 64 KiB uploads at least 0.8 x",

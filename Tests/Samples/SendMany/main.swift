@@ -11,8 +11,8 @@ try await withThrowingTaskGroup(of: String.self) { group in
     for path in CommandLine.arguments.dropFirst(2) {
         group.addTask {
             let name = URL(filePath: path).lastPathComponent
-            let answer = try await session.upload(.file(path), to: url + name).run()
-            return "\(name): \(answer.status.code)"
+            let response = try await session.upload(.file(path), to: url + name).run()
+            return "\(name): \(response.status.code)"
         }
     }
     for try await line in group { print(line) }

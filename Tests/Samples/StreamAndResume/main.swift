@@ -30,9 +30,9 @@ Task {
     }
 }
 do {
-    let answer = try await upload.run()
+    let response = try await upload.run()
     try? FileManager.default.removeItem(atPath: file)
-    print("accepted: \(answer.status.code)")
+    print("accepted: \(response.status.code)")
 } catch let error as TransferError {
     print(error.kind == .paused ? "paused" : "\(error)")
 }

@@ -29,7 +29,7 @@ package struct ClientRequest {
     /// The maximum time without a byte after all content has been sent.
     ///
     /// If nil, `timeout` applies.
-    package var answerTimeout: Duration?
+    package var responseTimeout: Duration?
     /// The maximum number of bytes per second, or 0 for no limit.
     package var rateLimit: Int64 = 0
     /// A file in the format of netrc(5) with the host's user and password, or nil to use none.
@@ -48,7 +48,7 @@ package struct ClientRequest {
     /// Called for each interim response on arrival; returns false to end the transfer.
     ///
     /// If nil, `ClientTransfer.interim` keeps the interim responses.
-    package var heard: ((ClientInterim) -> Bool)?
+    package var received: ((ClientInterim) -> Bool)?
     /// Whether to end the transfer after the connection and TLS are established, without sending a request.
     package var onlyConnects = false
 
@@ -107,7 +107,7 @@ package struct ClientFault: Error, Sendable, Equatable {
         /// The handshake failed, or the certificate is not trusted.
         case noTLS
         /// The connection ended before or during the response.
-        case noAnswer
+        case noResponse
         /// No byte was sent or received within `timeout`.
         case silence
         /// This side ended the transfer.
@@ -124,7 +124,7 @@ package struct ClientFault: Error, Sendable, Equatable {
     package var mayPass: Bool
 
     /// The cause of a TLS failure, or nil if TLS did not fail.
-    package var tls: TLSTrouble?
+    package var tls: TLSProblem?
 
     /// Whether the time to connect ran out.
     package var isLate = false

@@ -46,7 +46,7 @@ package final class ClientTransfer: CurlTransfer {
     private var context: CurlContext? { connection?.context }
     private var isPaused = false
     /// Whether anything was received since the content last paused.
-    private var hasHeard = true
+    private var hasReceived = true
     private var wasGivenWhole = false
     private var ending: ClientFault?
     private var moved: Int64 = 0
@@ -93,7 +93,7 @@ package final class ClientTransfer: CurlTransfer {
         retryAfter = connection.retryAfter
         fault = fault(end, connection.explanation(of: end, socket: request.socket))
         if fault != nil {
-            fault?.tls = connection.tlsTrouble(of: end)
+            fault?.tls = connection.tlsProblem(of: end)
             fault?.isLate = end == .timedOut
         }
     }
@@ -157,7 +157,7 @@ package final class ClientTransfer: CurlTransfer {
     package func restartContent() -> Bool { false }
 
     /// Always false: bytes that libcurl has not read before closing are lost.
-    package var awaitsAnswer: Bool { false }
+    package var awaitsResponse: Bool { false }
 
     /// Checks for a request to stop, a timeout and a closed connection.
     package func watchProgress(downloaded: Int64, uploaded: Int64) -> Bool {
@@ -171,7 +171,7 @@ package final class ClientTransfer: CurlTransfer {
             isPaused = false
             // Otherwise, libcurl would continue to ask for content that cannot be sent.
             if head == nil, context?.isHungUp ?? false {
-                return giveUp(.noAnswer, "the connection was closed")
+                return giveUp(.noResponse, "the connection was closed")
             }
             pause()
             connection?.resume()
@@ -185,12 +185,12 @@ package final class ClientTransfer: CurlTransfer {
     ///
     /// Received bytes end the wait, unless libcurl has not read the bytes that ended the previous wait.
     private func pause() {
-        guard hasHeard, let context else {
-            hasHeard = true
+        guard hasReceived, let context else {
+            hasReceived = true
             usleep(UInt32(Self.pauseMilliseconds) * 1000)
             return
         }
-        hasHeard = !context.isReadable(within: Self.pauseMilliseconds)
+        hasReceived = !context.isReadable(within: Self.pauseMilliseconds)
     }
 
     /// Records why this side ends the transfer; returns false, which aborts the transfer.
@@ -204,7 +204,7 @@ package final class ClientTransfer: CurlTransfer {
 
     private func progressed() {
         let isSent = wasGivenWhole || request.content == nil
-        let limit = isSent && head == nil ? request.answerTimeout : nil
+        let limit = isSent && head == nil ? request.responseTimeout : nil
         deadline = .after(limit ?? request.timeout)
     }
 
@@ -231,7 +231,7 @@ package final class ClientTransfer: CurlTransfer {
     /// Parses heads and ignores trailers.
     package func takeHeadLine(_ line: UnsafeRawBufferPointer) -> Bool {
         guard head == nil else { return true }
-        hasHeard = true
+        hasReceived = true
         progressed()
         var line = Array(line)
         let second = Array("HTTP/2 ".utf8)
@@ -247,20 +247,20 @@ package final class ClientTransfer: CurlTransfer {
             guard case .head(let head, _) = step else { return true }
             if head.status.code < 200 {
                 let interim = ClientInterim(head: head, after: elapsed, sent: sent)
-                if request.heard == nil { self.interim.append(interim) }
-                guard request.heard?(interim) ?? true else { return giveUp() }
+                if request.received == nil { self.interim.append(interim) }
+                guard request.received?(interim) ?? true else { return giveUp() }
             } else {
                 self.head = head
             }
             return true
         } catch {
-            return giveUp(.noAnswer, "invalid response: \(error.reason)")
+            return giveUp(.noResponse, "invalid response: \(error.reason)")
         }
     }
 
     /// Passes content to the sink or keeps its start.
     package func takeContent(_ bytes: UnsafeRawBufferPointer) -> Bool {
-        hasHeard = true
+        hasReceived = true
         // The sink's time does not count against the server.
         defer { progressed() }
         guard let sink = request.sink, let head else {
@@ -281,13 +281,13 @@ package final class ClientTransfer: CurlTransfer {
         case .noAddress: return ClientFault(.noAddress, text)
         // After a lost connection, libcurl tries to open a new one, and reports that `mayConnect` refused.
         case .noConnection where wasBegun:
-            return ClientFault(.noAnswer, "the connection was closed before a response")
+            return ClientFault(.noResponse, "the connection was closed before a response")
         case .noConnection, .timedOut: return ClientFault(.noConnection, text)
         case .noTLS: return ClientFault(.noTLS, text, mayPass: true)
         case .untrusted, .badAuthorities, .badCertificate: return ClientFault(.noTLS, text)
         // libcurl also reports a response that is not HTTP as an unsupported scheme.
-        case .badURL, .badScheme: return ClientFault(wasBegun ? .noAnswer : .notTried, text)
-        default: return ClientFault(.noAnswer, text)
+        case .badURL, .badScheme: return ClientFault(wasBegun ? .noResponse : .notTried, text)
+        default: return ClientFault(.noResponse, text)
         }
     }
 }

@@ -60,17 +60,17 @@ package struct Disk: Sendable {
     }
 
     /// A hook of tests that runs after each change.
-    package typealias Witness = @Sendable (Effect) -> Void
+    package typealias Observer = @Sendable (Effect) -> Void
 
     private let check: Check?
-    private let witness: Witness?
+    private let observer: Observer?
     /// The durations of all calls that make content or directory entries durable.
     package static let syncTimes = Histogram(Histogram.short)
 
     /// Creates a disk; only tests set hooks.
-    package init(check: Check? = nil, witness: Witness? = nil) {
+    package init(check: Check? = nil, observer: Observer? = nil) {
         self.check = check
-        self.witness = witness
+        self.observer = observer
     }
 
     /// Creates a file, mode 0600, open for reading and writing; throws EEXIST if the name exists.
@@ -82,7 +82,7 @@ package struct Disk: Sendable {
         let flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC
         let number = openat(directory.descriptor.number, name, flags, 0o600)
         try Call.create.check(number, directory.path(of: name))
-        witness?(.created(number, path: directory.path(of: name)))
+        observer?(.created(number, path: directory.path(of: name)))
         return Descriptor(owning: number)
     }
 
@@ -93,7 +93,7 @@ package struct Disk: Sendable {
         _ = try check?(.create, directory.path)
         let number = spoolgate_open_nameless(directory.descriptor.number, ".", 0o600)
         if number >= 0 {
-            witness?(.created(number, path: nil))
+            observer?(.created(number, path: nil))
             return Descriptor(owning: number)
         }
         // Kernels and file systems without O_TMPFILE report these errors (open(2)).
@@ -108,7 +108,7 @@ package struct Disk: Sendable {
         _ = try check?(.createEmpty, directory.path(of: name))
         guard mknodat(directory.descriptor.number, name, S_IFREG | 0o600, 0) == 0 || errno == EEXIST
         else { throw SystemError(Call.createEmpty.rawValue, on: directory.path(of: name)) }
-        witness?(.createdEmpty(path: directory.path(of: name)))
+        observer?(.createdEmpty(path: directory.path(of: name)))
     }
 
     /// Creates a directory, mode 0700, unless the directory exists.
@@ -117,7 +117,7 @@ package struct Disk: Sendable {
         guard mkdirat(directory.descriptor.number, name, 0o700) == 0 || errno == EEXIST else {
             throw SystemError(Call.makeDirectory.rawValue, on: directory.path(of: name))
         }
-        witness?(.madeDirectory(path: directory.path(of: name)))
+        observer?(.madeDirectory(path: directory.path(of: name)))
     }
 
     /// Creates the directory at `path`, mode 0700, unless the directory exists.
@@ -126,7 +126,7 @@ package struct Disk: Sendable {
         guard mkdir(path, 0o700) == 0 || errno == EEXIST else {
             throw SystemError(Call.makeDirectory.rawValue, on: path)
         }
-        witness?(.madeDirectory(path: path))
+        observer?(.madeDirectory(path: path))
     }
 
     /// Writes all `bytes` at `position` and advances `position` by the number of bytes.
@@ -150,7 +150,7 @@ package struct Disk: Sendable {
                 if errno == EINTR { continue }
                 throw SystemError(Call.write.rawValue, on: subject())
             }
-            witness?(.wrote(number, at: position, count: count))
+            observer?(.wrote(number, at: position, count: count))
             written += count
             position += Int64(count)
         }
@@ -171,8 +171,8 @@ package struct Disk: Sendable {
         var copied: Int64 = 0
         while copied < count {
             let allowed = try check?(.copy, subject()) ?? Int.max
-            let most = min(count - copied, Int64(allowed), 1 << 30)
-            let done = spoolgate_copy(from, copied, to, position, most)
+            let maximum = min(count - copied, Int64(allowed), 1 << 30)
+            let done = spoolgate_copy(from, copied, to, position, maximum)
             if done < 0 {
                 if errno == EINTR { continue }
                 throw SystemError(Call.copy.rawValue, on: subject())
@@ -181,7 +181,7 @@ package struct Disk: Sendable {
             guard done > 0 else {
                 throw SystemError(call: Call.copy.rawValue, subject: subject(), errno: EIO)
             }
-            witness?(.wrote(to, at: position, count: Int(done)))
+            observer?(.wrote(to, at: position, count: Int(done)))
             copied += done
             position += done
         }
@@ -206,7 +206,7 @@ package struct Disk: Sendable {
     ) throws(SystemError) {
         _ = try check?(.truncate, subject())
         try Call.truncate.check(ftruncate(file.number, off_t(size)), subject())
-        witness?(.truncated(file.number, size: size))
+        observer?(.truncated(file.number, size: size))
     }
 
     /// Sets a file's modification time to now.
@@ -227,7 +227,7 @@ package struct Disk: Sendable {
         let watch = Stopwatch()
         defer { Self.syncTimes.add(nanoseconds: watch.nanoseconds) }
         try Call.sync.check(fdatasync(file.number), subject())
-        witness?(.synced(file.number))
+        observer?(.synced(file.number))
     }
 
     /// Makes the entries of a directory durable.
@@ -236,7 +236,7 @@ package struct Disk: Sendable {
         let watch = Stopwatch()
         defer { Self.syncTimes.add(nanoseconds: watch.nanoseconds) }
         try Call.syncDirectory.check(fsync(directory.descriptor.number), directory.path)
-        witness?(.syncedDirectory(path: directory.path))
+        observer?(.syncedDirectory(path: directory.path))
     }
 
     /// Makes every file and directory of the file system that has `directory` durable.
@@ -244,7 +244,7 @@ package struct Disk: Sendable {
         _ = try check?(.syncFileSystem, directory.path)
         let number = directory.descriptor.number
         try Call.syncFileSystem.check(spoolgate_sync_file_system(number), directory.path)
-        witness?(.syncedFileSystem)
+        observer?(.syncedFileSystem)
     }
 
     /// Sets a directory's mode to 0700, as part of its creation.
@@ -268,7 +268,7 @@ package struct Disk: Sendable {
         let number = directory.descriptor.number
         let status = linkat(AT_FDCWD, source, number, name, AT_SYMLINK_FOLLOW)
         try Call.link.check(status, directory.path(of: name))
-        witness?(.linked(file.number, path: directory.path(of: name)))
+        observer?(.linked(file.number, path: directory.path(of: name)))
     }
 
     /// Renames a file, replacing any file with the new name.
@@ -282,7 +282,7 @@ package struct Disk: Sendable {
         let numbers = (source.descriptor.number, target.descriptor.number)
         let status = renameat(numbers.0, name, numbers.1, newName)
         try Call.rename.check(status, source.path(of: name))
-        witness?(.renamed(from: source.path(of: name), to: target.path(of: newName)))
+        observer?(.renamed(from: source.path(of: name), to: target.path(of: newName)))
     }
 
     /// Removes `name` from a directory; does nothing if `name` is missing.
@@ -292,7 +292,7 @@ package struct Disk: Sendable {
     package func unlink(_ name: String, in directory: Directory) throws(SystemError) -> Bool {
         _ = try check?(.unlink, directory.path(of: name))
         if unlinkat(directory.descriptor.number, name, 0) == 0 {
-            witness?(.unlinked(path: directory.path(of: name)))
+            observer?(.unlinked(path: directory.path(of: name)))
             return true
         }
         guard errno == ENOENT else {

@@ -51,7 +51,7 @@ package enum PathObstacle: Error, Sendable, Equatable {
 /// Resolves paths like the kernel does for this process.
 package enum PathAccess {
     /// The maximum number of symbolic links that the kernel follows in one path.
-    private static let mostLinks = 40
+    private static let maximumLinks = 40
 
     /// Checks that this process has `rights` to an absolute path.
     ///
@@ -81,7 +81,7 @@ package enum PathAccess {
             }
             visit(try facts(of: next))
             links += 1
-            guard links <= mostLinks else {
+            guard links <= maximumLinks else {
                 throw .failed(SystemError(call: "open", subject: path, errno: ELOOP))
             }
             if target.hasPrefix("/") { reached = "/" }

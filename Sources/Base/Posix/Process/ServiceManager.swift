@@ -45,7 +45,7 @@ package struct ServiceManager: Sendable {
     /// Reports the states in one datagram.
     ///
     /// The service can continue if an error is thrown.
-    package func tell(_ states: State...) throws(SystemError) {
+    package func notify(_ states: State...) throws(SystemError) {
         guard let address else { return }
         let text = Array(states.map(Self.text).joined(separator: "\n").utf8)
         let result = address.withUnsafeBufferPointer { path in

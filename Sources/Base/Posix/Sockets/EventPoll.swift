@@ -12,13 +12,13 @@ package final class EventPoll: Sendable {
     private let wakeUp: Descriptor
     private let wakeUpEnd: Monitor<Descriptor?>
     /// A pipe that is always readable, and watched only while `isServed` tests the threads.
-    private let question: Descriptor
+    private let wakeup: Descriptor
     /// The number of test events taken.
-    private let answers = Monitor<UInt64>(0)
+    private let wakeups = Monitor<UInt64>(0)
 
     /// The tokens of the two pipes.
     private static let over = UInt64.max
-    private static let asked = UInt64.max - 1
+    private static let wakeupToken = UInt64.max - 1
 
     /// A socket that has become ready.
     package struct Event: Sendable {
@@ -44,7 +44,7 @@ package final class EventPoll: Sendable {
         wakeUpEnd = Monitor(pipe.sink)
         // The other end is closed at once, so that the pipe stays readable.
         let closed = try Pipe(for: subject)
-        question = closed.source
+        wakeup = closed.source
     }
 
     /// Watches a listener for one event: the next connection or the listener's end.
@@ -68,7 +68,7 @@ package final class EventPoll: Sendable {
         _ token: UInt64,
         _ subject: String
     ) throws(SystemError) {
-        precondition(token < Self.asked, "this token is reserved")
+        precondition(token < Self.wakeupToken, "this token is reserved")
         let status = spoolgate_epoll_watch(epoll.number, number, token, 0)
         try SystemError.check(status, "epoll_ctl", on: subject)
     }
@@ -80,8 +80,8 @@ package final class EventPoll: Sendable {
         var (token, isHungUp) = (Self.over, Int32(0))
         let count = spoolgate_epoll_wait(epoll.number, &token, &isHungUp)
         guard count > 0, token != Self.over else { return nil }
-        guard token != Self.asked else {
-            answers.update { $0 += 1 }
+        guard token != Self.wakeupToken else {
+            wakeups.update { $0 += 1 }
             return nil
         }
         return Event(token: token, isHungUp: isHungUp != 0)
@@ -91,11 +91,11 @@ package final class EventPoll: Sendable {
     ///
     /// Returns true if a thread takes a test event within `patience`.
     package func isServed(within patience: Duration) -> Bool {
-        let before = answers.update { $0 }
-        guard spoolgate_epoll_watch(epoll.number, question.number, Self.asked, 0) == 0 else {
+        let before = wakeups.update { $0 }
+        guard spoolgate_epoll_watch(epoll.number, wakeup.number, Self.wakeupToken, 0) == 0 else {
             return false
         }
-        return answers.wait(until: .after(patience), isQuiet: true) { $0 == before ? nil : true }
+        return wakeups.wait(until: .after(patience), isQuiet: true) { $0 == before ? nil : true }
             ?? false
     }
 

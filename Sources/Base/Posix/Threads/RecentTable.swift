@@ -4,7 +4,7 @@
 // arbitrary entry made room, it would be the dictionary's first one: its first buckets would become empty and the last
 // ones full, and each search would pass thousands of entries.
 
-/// A dictionary with at most `most` entries, in which a new key replaces the one that was added first.
+/// A dictionary with at most `maximum` entries, in which a new key replaces the one that was added first.
 ///
 /// Not thread-safe.
 @usableFromInline package struct RecentTable<Key: Hashable, Value> {
@@ -18,15 +18,15 @@
         init(value: Value, place: Int) { (self.value, self.place) = (value, place) }
     }
 
-    @usableFromInline let most: Int
+    @usableFromInline let maximum: Int
     @usableFromInline var entries: [Key: Entry] = [:]
-    /// The keys in the order of their addition, the oldest at `next` if there are `most`; some were removed since.
+    /// The keys in the order of their addition, the oldest at `next` if there are `maximum`; some were removed since.
     @usableFromInline var keys: [Key] = []
     @usableFromInline var next = 0
 
-    /// Creates an empty table; `most` must be positive.
+    /// Creates an empty table; `maximum` must be positive.
     @inlinable
-    package init(most: Int) { self.most = most }
+    package init(maximum: Int) { self.maximum = maximum }
 
     @inlinable package var count: Int { entries.count }
 
@@ -43,7 +43,7 @@
                 entries.values[index].value = newValue
                 return
             }
-            if keys.count < most {
+            if keys.count < maximum {
                 keys.append(key)
             } else {
                 // The key may have been removed, and added again later.
@@ -51,7 +51,7 @@
                 keys[next] = key
             }
             entries[key] = Entry(value: newValue, place: next)
-            next = (next + 1) % most
+            next = (next + 1) % maximum
         }
     }
 }

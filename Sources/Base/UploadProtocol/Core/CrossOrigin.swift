@@ -34,7 +34,7 @@ package struct CrossOrigin: Sendable, Equatable {
     ///
     /// The response is a 200 without content. If `origin` is not allowed, the response grants no permission.
     /// `names` is the request's `Access-Control-Request-Headers`: an allowed origin may send any field.
-    package func preflightAnswer(to origin: String, asking names: String? = nil) -> Response {
+    package func preflightResponse(to origin: String, requesting names: String? = nil) -> Response {
         var fields: HTTPFields = [
             .vary: "Origin, Access-Control-Request-Method, Access-Control-Request-Headers"
         ]

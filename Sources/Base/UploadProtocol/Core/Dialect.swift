@@ -35,7 +35,7 @@ package struct Dialect: Sendable, Equatable {
         version <= 5 ? nil : version == 6 ? "expires" : Self.newestLifetimeKey
     }
     /// Whether the response to an offset retrieval includes `Upload-Length` (since draft-05).
-    package var tellsLength: Bool { version >= 6 }
+    package var reportsLength: Bool { version >= 6 }
     /// Whether HEAD and DELETE requests with fields of an append are refused (draft-01 to draft-05).
     package var refusesStrayFields: Bool { version <= 6 }
     /// The status of a response to an append that leaves the upload incomplete.
@@ -65,12 +65,12 @@ package struct Dialect: Sendable, Equatable {
     /// tus requires this; tus-js-client also does so in versions 5 and 6.
     package var takesOffsetForSuccess: Bool { isTus || version == 5 || version == 6 }
 
-    /// Returns the completeness of a message that says `told`.
+    /// Returns the completeness of a message that says `stated`.
     ///
     /// A client that takes an offset equal to the length for success may say "incomplete" of its last content:
     /// tus-js-client does of an empty file and of a stream.
-    func meaning(of told: Completeness) -> Completeness {
-        told == .incomplete && takesOffsetForSuccess ? .atLength : told
+    func meaning(of stated: Completeness) -> Completeness {
+        stated == .incomplete && takesOffsetForSuccess ? .atLength : stated
     }
 
     /// Whether a creation with this content length receives the 104 that names the upload resource.

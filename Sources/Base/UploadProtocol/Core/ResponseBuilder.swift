@@ -62,7 +62,7 @@ package struct ResponseBuilder: ResponseWording {
     /// Builds the response to an offset retrieval, a 204; see `ResponseWording`.
     ///
     /// `response` is not used.
-    package func offsetTold(
+    package func offsetReported(
         _ state: UploadState,
         _ completeness: Completeness,
         remainingAge: Int64,
@@ -70,7 +70,7 @@ package struct ResponseBuilder: ResponseWording {
     ) -> Response {
         var fields = start(capacity: 6)
         append(completeness, offset: state.offset, to: &fields)
-        if let length = state.length, dialect.tellsLength {
+        if let length = state.length, dialect.reportsLength {
             fields.append(.uploadLength, String(length))
         }
         appendLimits(to: &fields, remainingAge: remainingAge)
@@ -124,7 +124,7 @@ package struct ResponseBuilder: ResponseWording {
         guard misleads || mustNotRepeat(after: head.status) else {
             return FinalHead(head: ResponseHead(status: head.status, fields: fields))
         }
-        fields.tellReceived(head.status)
+        fields.reportReceived(head.status)
         return FinalHead(head: ResponseHead(status: .failedDependency, fields: fields))
     }
 
@@ -133,11 +133,11 @@ package struct ResponseBuilder: ResponseWording {
         var response = refusal.response
         guard !refusal.isOrdinary else { return response }
         if refusal.completeness == .complete, mustNotRepeat(after: refusal.status) {
-            response = refusal.told(as: .failedDependency).response
+            response = refusal.with(status: .failedDependency).response
         }
         appendVersion(to: &response.head.fields)
         append(refusal.completeness, offset: offset, to: &response.head.fields)
-        if refusal.tellsLimits { appendLimits(to: &response.head.fields) }
+        if refusal.reportsLimits { appendLimits(to: &response.head.fields) }
         return response
     }
 
@@ -178,7 +178,7 @@ package struct ResponseBuilder: ResponseWording {
 
     /// Whether a final status must be replaced, because this client would upload everything again.
     private func mustNotRepeat(after status: HTTPResponse.Status) -> Bool {
-        isSegmented && dialect.repeatsAfterError && status.asksToRepeat
+        isSegmented && dialect.repeatsAfterError && status.mayBeRepeated
     }
 
     private func start(capacity: Int) -> HTTPFields {
@@ -236,12 +236,12 @@ extension HTTPResponse.Status {
     func misleads(_ isSuccess: Bool) -> Bool { code < 400 && !(isSuccess && accepts) }
 
     /// Whether tus clients, above all tus-js-client with either protocol, upload everything again after this status.
-    var asksToRepeat: Bool { [409, 423, 429].contains(code) || code >= 500 }
+    var mayBeRepeated: Bool { [409, 423, 429].contains(code) || code >= 500 }
 }
 
 extension HTTPFields {
     /// Adds a `Proxy-Status` field with the upstream's status (RFC 9209).
-    mutating func tellReceived(_ status: HTTPResponse.Status) {
+    mutating func reportReceived(_ status: HTTPResponse.Status) {
         append(.proxyStatus, "spoolgate; received-status=\(status.code)")
     }
 }
@@ -280,7 +280,7 @@ package protocol ResponseWording: Sendable {
     ///
     /// The offset in `state` must be durable. `remainingAge` is the time until the upload expires, in seconds;
     /// `response` is the head of the stored final response, or nil.
-    func offsetTold(
+    func offsetReported(
         _ state: UploadState,
         _ completeness: Completeness,
         remainingAge: Int64,
@@ -328,13 +328,13 @@ package struct FinalHead: Sendable, Equatable {
     package func toRest() -> FinalHead {
         guard [307, 308].contains(head.status.code) else { return self }
         var final = self
-        final.head.fields.tellReceived(head.status)
+        final.head.fields.reportReceived(head.status)
         final.head.status = .failedDependency
         return final
     }
 
     /// Returns the whole response, with `content` if `hasContent` is true.
-    package func answer(with content: [UInt8]) -> Response {
+    package func response(with content: [UInt8]) -> Response {
         Response(head, content: hasContent ? content : [])
     }
 }

@@ -18,7 +18,7 @@ package struct UploadLimits: Sendable, Equatable {
     package var maxAge: Int64
 
     /// The largest size that can be announced, fifteen digits (RFC 9651 §3.3.1).
-    package static let mostSize: Int64 = 999_999_999_999_999
+    package static let maximumSize: Int64 = 999_999_999_999_999
 
     /// Creates limits from their parts.
     package init(

@@ -155,9 +155,9 @@ package enum UploadRequest: Sendable, Equatable {
             max(0, head.fields[name].flatMap { Int64($0) } ?? 0)
         }
         let length = max(number(.uploadLength), head.fields.contentRange?.length ?? 0)
-        let (end, isOver) = number(.uploadOffset)
+        let (end, exceeds) = number(.uploadOffset)
             .addingReportingOverflow(head.contentLength.count ?? 0)
-        if let refusal = limits.refusal(ofSize: isOver ? .max : max(length, end)) {
+        if let refusal = limits.refusal(ofSize: exceeds ? .max : max(length, end)) {
             self = .refused(refusal.ofOrdinaryRequest)
             return
         }
@@ -239,13 +239,13 @@ package enum UploadRequest: Sendable, Equatable {
     }
 
     private init(
-        creation told: Completeness,
+        creation stated: Completeness,
         _ fields: UploadFields,
         _ head: RequestHead,
         dialect: Dialect,
         limits: UploadLimits
     ) {
-        var completeness = dialect.meaning(of: told)
+        var completeness = dialect.meaning(of: stated)
         var length = fields.length
         if fields.hasContentRange {
             // A part of another representation cannot be a resumable upload.
@@ -289,7 +289,7 @@ package enum UploadRequest: Sendable, Equatable {
     ) -> Refusal? {
         if let refusal = limits.refusal(ofSize: count) { return refusal }
         if let length, completeness == .complete, count != length {
-            return .lengthChanged(known: length, told: count)
+            return .lengthChanged(known: length, stated: count)
         }
         if let length, count > length { return .lengthExceeded(length: length) }
         return limits.refusal(ofContent: count)
@@ -398,7 +398,7 @@ struct UploadFields {
         guard dialect.refusesStrayFields else { return nil }
         if offset != nil { return .strayField(.uploadOffset) }
         if completeness != nil { return .strayField(dialect.completenessField) }
-        if length != nil, dialect.tellsLength { return .strayField(.uploadLength) }
+        if length != nil, dialect.reportsLength { return .strayField(.uploadLength) }
         return nil
     }
 

@@ -1,7 +1,7 @@
 // The protocol core: the state of one upload, and the decision on every request for it.
 //
 // UploadRequest classifies a request, the state decides, the gateway carries out the decision, and ResponseBuilder
-// builds the response. No other code compares phases to choose a response. `row` (StateTable.swift) has the decisions
+// builds the response. No other code compares phases to choose a response. `row` (UploadState+Table.swift) has the decisions
 // by phase and kind of request, `phase(after:in:)` the transitions with other causes. ARCHITECTURE.md shows the first
 // and docs/STATES.md the second; a test compares them. Decisions store refusals indirectly, because refusals are rare
 // and large. Pure.
@@ -120,11 +120,11 @@ package struct UploadState: Sendable, Equatable {
         /// The ceiling of a complete upload is its offset.
         case receive(Ceiling)
         /// Respond without receiving content.
-        case answer(Answer)
+        case respond(AppendReply)
 
         /// Returns the decision to refuse an append before any content is read.
         package static func refuse(_ refusal: Refusal) -> AppendDecision {
-            .answer(.refuse(refusal))
+            .respond(.refuse(refusal))
         }
     }
 
@@ -149,33 +149,33 @@ package struct UploadState: Sendable, Equatable {
         }
         guard phase != .receiving else { return decideReceiving(append, dialect, limits) }
         // All content was received, so the offset is the length.
-        if let told = append.length, told != offset {
-            return .refuse(.lengthChanged(known: offset, told: told))
+        if let stated = append.length, stated != offset {
+            return .refuse(.lengthChanged(known: offset, stated: stated))
         }
         if case .known(let count) = append.contentLength, count > 0 {
-            return .refuse(.lengthExceeded(length: offset).told(as: dialect.excessStatus))
+            return .refuse(.lengthExceeded(length: offset).with(status: dialect.excessStatus))
         }
-        let answer = answer(to: append.completeness, dialect)
-        switch answer {
+        let reply = reply(to: append.completeness, dialect)
+        switch reply {
         case .goOn, .deliver, .accepted, .replay:
-            guard append.contentLength == .unknown else { return .answer(answer) }
+            guard append.contentLength == .unknown else { return .respond(reply) }
             // The content must first prove to be empty. A repair may have left the offset below the length.
             return .receive(Ceiling(offset: offset, isLength: true, length: length))
-        case .refuse, .breakOff:
-            return .answer(answer)
+        case .refuse, .abort:
+            return .respond(reply)
         }
     }
 
     /// Decides after a message's content ended properly.
     ///
     /// `offset` must include that content.
-    package func decideAtEnd(_ completeness: Completeness, dialect: Dialect) -> Answer {
-        let answer = answer(to: completeness, dialect)
-        guard answer == .deliver, let length, length != offset else { return answer }
+    package func decideAtEnd(_ completeness: Completeness, dialect: Dialect) -> AppendReply {
+        let reply = reply(to: completeness, dialect)
+        guard reply == .deliver, let length, length != offset else { return reply }
         return .refuse(
             length > offset
                 ? .lengthNotReached(length: length, offset: offset)
-                : .lengthExceeded(length: length).told(as: dialect.excessStatus)
+                : .lengthExceeded(length: length).with(status: dialect.excessStatus)
         )
     }
 
@@ -190,7 +190,7 @@ package struct UploadState: Sendable, Equatable {
         if ceiling.isLength {
             let deactivates = dialect.deactivatesOnExcess && phase == .receiving
             let refusal = Refusal.lengthExceeded(length: ceiling.offset)
-            return (refusal.told(as: dialect.excessStatus), deactivates)
+            return (refusal.with(status: dialect.excessStatus), deactivates)
         }
         if let maxAppendSize = limits.maxAppendSize, ceiling.offset < limits.maxSize {
             return (.appendTooLarge(maxAppendSize: maxAppendSize), false)
@@ -207,14 +207,14 @@ package struct UploadState: Sendable, Equatable {
         let row = row(dialect)
         let decision = dialect.takesOffsetForSuccess ? row.eagerRetrieval : row.retrieval
         switch decision {
-        case .tell where hasTried && phase == .delivered: return .tell(.incomplete)
-        case .tell where hasTried, .deliverFirst where hasTried:
+        case .report where hasTried && phase == .delivered: return .report(.incomplete)
+        case .report where hasTried, .deliverFirst where hasTried:
             return .refuse(.finalResponsePending)
-        case .tell, .deliverFirst, .refuse, .breakOff: return decision
+        case .report, .deliverFirst, .refuse, .abort: return decision
         }
     }
 
-    private func answer(to completeness: Completeness, _ dialect: Dialect) -> Answer {
+    private func reply(to completeness: Completeness, _ dialect: Dialect) -> AppendReply {
         let row = row(dialect)
         return switch completeness {
         case .complete: row.completing
@@ -229,11 +229,11 @@ package struct UploadState: Sendable, Equatable {
         _ dialect: Dialect,
         _ limits: UploadLimits
     ) -> AppendDecision {
-        if let told = append.length {
-            if let length, length != told {
-                return .refuse(.lengthChanged(known: length, told: told))
+        if let stated = append.length {
+            if let length, length != stated {
+                return .refuse(.lengthChanged(known: length, stated: stated))
             }
-            if told < offset { return .refuse(.lengthExceeded(length: told)) }
+            if stated < offset { return .refuse(.lengthExceeded(length: stated)) }
         }
         var length = self.length ?? append.length
         var end = offset
@@ -242,7 +242,7 @@ package struct UploadState: Sendable, Equatable {
             guard !sum.overflow else { return .refuse(limits.tooLarge) }
             end = sum.partialValue
             if let length, end > length {
-                return .refuse(.lengthExceeded(length: length).told(as: dialect.excessStatus))
+                return .refuse(.lengthExceeded(length: length).with(status: dialect.excessStatus))
             }
             if append.completeness == .complete {
                 if let length, end != length {

@@ -192,20 +192,20 @@ extension HTTPFields {
 
 extension ResponseHead {
     /// The maximum size in bytes: 64 KiB less room for FastCGI framing and the gateway's own fields.
-    package static let mostFieldBytes = 60 << 10
+    package static let maximumFieldBytes = 60 << 10
     /// The maximum size in bytes of one relayed field if all fields together are too large.
-    private static let mostOfOne = 4 << 10
+    private static let maximumFieldSize = 4 << 10
 
     /// The size of the field lines in bytes.
     package var fieldBytes: Int { fields.reduce(0) { $0 + $1.lineBytes } }
 
     /// The head, reduced to fields that describe the response and its content if not all fields fit.
     package var fitting: ResponseHead {
-        guard fieldBytes > Self.mostFieldBytes else { return self }
+        guard fieldBytes > Self.maximumFieldBytes else { return self }
         var head = self
         head.fields = [:]
         for field in fields where Self.kept.contains(field.name) {
-            guard field.lineBytes <= Self.mostOfOne, head.fields[field.name] == nil else {
+            guard field.lineBytes <= Self.maximumFieldSize, head.fields[field.name] == nil else {
                 continue
             }
             head.fields.append(field)
@@ -213,7 +213,7 @@ extension ResponseHead {
         return head
     }
 
-    // Each field occurs at most once with at most `mostOfOne` bytes, so that the total stays below `mostFieldBytes`.
+    // Each field occurs at most once with at most `maximumFieldSize` bytes, so that the total stays below `maximumFieldBytes`.
     private static let kept: Set<HTTPField.Name> = [
         .contentType, .contentEncoding, .contentLanguage, .contentDisposition, .contentRange,
         .location,

@@ -89,7 +89,7 @@ package struct UploadMetadata: Sendable {
     ///
     /// The type is `own`, the request's media type, if more specific than `application/octet-stream`; otherwise
     /// `filetype`. A `multipart/…` type in `filetype` is ignored, because the upstream would parse the file as a form.
-    package func type(beside own: String?) -> String? {
+    package func type(with own: String?) -> String? {
         if let own, own != MediaType.any { return own }
         return self["filetype"].flatMap(MediaType.wellFormed).flatMap {
             MediaType.isMultipart($0) ? nil : $0

@@ -20,7 +20,7 @@ package struct Refusal: Error, Sendable, Equatable {
     /// Additional members of the problem document, with integers as values (draft-12 §7).
     package var members: [Member] = []
     /// Whether the response includes `Upload-Limit`, because a limit caused the refusal (draft-12 §4.1.4).
-    package var tellsLimits = false
+    package var reportsLimits = false
     /// The seconds in `Retry-After`; nil if waiting does not help.
     package var retryAfter: Int?
     /// Fields that the status requires: `Allow` with 405, `Accept-Patch` with 415.
@@ -41,7 +41,7 @@ package struct Refusal: Error, Sendable, Equatable {
         package var value: Int64
     }
 
-    func told(as status: HTTPResponse.Status) -> Refusal {
+    func with(status: HTTPResponse.Status) -> Refusal {
         var refusal = self
         refusal.status = status
         return refusal

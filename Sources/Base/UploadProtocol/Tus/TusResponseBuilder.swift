@@ -13,20 +13,20 @@ package struct TusResponseBuilder: ResponseWording {
     /// Whether the request is a creation, whose response must be 201.
     private let isCreation: Bool
     /// Whether the client wants the upstream's response instead of a 204.
-    private let wantsAnswer: Bool
+    private let wantsResponse: Bool
     /// The time of the request, in seconds since 1970-01-01 UTC.
     private let now: Int64
     private var creation: HTTPFields = [:]
 
     /// Creates a builder for one request.
     ///
-    /// If `tellsAnswer` is true, the upstream's own response is relayed if possible. `now` is the current time in
+    /// If `reportsResponse` is true, the upstream's own response is relayed if possible. `now` is the current time in
     /// seconds since 1970-01-01 UTC.
-    package init(_ request: RequestHead, limits: UploadLimits, tellsAnswer: Bool, now: Int64) {
+    package init(_ request: RequestHead, limits: UploadLimits, reportsResponse: Bool, now: Int64) {
         self.limits = limits
         self.now = now
         isCreation = request.method == .post
-        wantsAnswer = tellsAnswer || request.fields.prefersRepresentation
+        wantsResponse = reportsResponse || request.fields.prefersRepresentation
     }
 
     /// Returns a copy for a request on the upload that `creation` created.
@@ -69,7 +69,7 @@ package struct TusResponseBuilder: ResponseWording {
     }
 
     /// Builds the 200 for an offset retrieval; some clients accept no other status.
-    package func offsetTold(
+    package func offsetReported(
         _ state: UploadState,
         _ completeness: Completeness,
         remainingAge: Int64,
@@ -123,10 +123,10 @@ package struct TusResponseBuilder: ResponseWording {
         let misleads = head.status.misleads(isSuccess)
         if head.status.code >= 400 || misleads {
             fields.append(contentsOf: head.fields.withoutCaching)
-            guard misleads || head.status.asksToRepeat else {
+            guard misleads || head.status.mayBeRepeated else {
                 return FinalHead(head: ResponseHead(status: head.status, fields: fields))
             }
-            fields.tellReceived(head.status)
+            fields.reportReceived(head.status)
             return FinalHead(head: ResponseHead(status: .failedDependency, fields: fields))
         }
         fields.append(.uploadOffset, String(offset))
@@ -139,15 +139,15 @@ package struct TusResponseBuilder: ResponseWording {
                 own[.contentLocation] = place
             }
             fields.append(contentsOf: own)
-            fields.tellReceived(head.status)
+            fields.reportReceived(head.status)
             return FinalHead(head: ResponseHead(status: .created, fields: fields))
         }
-        if wantsAnswer, head.status.code < 300 {
+        if wantsResponse, head.status.code < 300 {
             fields.append(contentsOf: head.fields.withoutCaching)
             return FinalHead(head: ResponseHead(status: head.status, fields: fields))
         }
         fields.append(contentsOf: head.fields.withoutCaching.withoutContentFields)
-        fields.tellReceived(head.status)
+        fields.reportReceived(head.status)
         return FinalHead(
             head: ResponseHead(status: .noContent, fields: fields),
             hasContent: false
@@ -159,7 +159,7 @@ package struct TusResponseBuilder: ResponseWording {
     /// The status becomes 424 if the client must not send the upload again, and 503 if a retry may succeed.
     package func refused(_ refusal: Refusal, offset: Int64?) -> Response {
         var status = refusal.status
-        if refusal.completeness == .complete, status.asksToRepeat {
+        if refusal.completeness == .complete, status.mayBeRepeated {
             status = .failedDependency
         } else if [429, 502, 504].contains(status.code) {
             // tus-js-client retries no 4xx except 409 and 423.

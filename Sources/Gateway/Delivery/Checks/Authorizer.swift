@@ -27,7 +27,7 @@ package struct Grant: Equatable {
 }
 
 /// The result of an authorization.
-package enum AuthorizationAnswer {
+package enum AuthorizationDecision {
     case granted(Grant)
     /// The value is the response to the client.
     case refused(Response)
@@ -63,7 +63,7 @@ package final class Authorizer: Sendable {
     /// The gateway's name in `Via`, which identifies its own request in a loop.
     private let gateway: GatewayName
     /// The maximum content of a response for the client, in bytes.
-    static let answerCap = 64 << 10
+    static let responseCap = 64 << 10
 
     /// The points in an upload's life that need authorization.
     package enum Moment: String {
@@ -91,21 +91,21 @@ package final class Authorizer: Sendable {
     /// upload's ID. `length` is the size in bytes; nil if unknown. `completing` contains the fields of the request that
     /// completed the upload. `policy` decides only which credentials are sent. `meanwhile` is called at least once a
     /// second after the connection is open.
-    package func ask(
+    package func authorize(
         at moment: Moment,
         about creation: UploadCreation,
         length: Int64?,
         completing: HTTPFields? = nil,
         policy: FieldPolicy = FieldPolicy(),
         meanwhile: @escaping () -> Void = {}
-    ) -> AuthorizationAnswer {
+    ) -> AuthorizationDecision {
         let watch = Stopwatch()
         var fields = self.fields(of: creation, completing: completing, policy)
         fields[.spoolgateEvent] = moment.rawValue
         fields[.spoolgateUpload] = moment == .creation ? nil : "\(creation.id)"
         fields[.uploadLength] = length.map { "\($0)" }
         let sink = WholeResponse(
-            cap: Self.answerCap,
+            cap: Self.responseCap,
             timeout: settings.timeout,
             meanwhile: meanwhile
         )
@@ -118,12 +118,13 @@ package final class Authorizer: Sendable {
             ),
             sink: sink
         )
-        let answer = answer(outcome, sink)
-        times[answer.word].add(nanoseconds: watch.nanoseconds)
-        return answer
+        let decision = decision(outcome, sink)
+        times[decision.word].add(nanoseconds: watch.nanoseconds)
+        return decision
     }
 
-    private func answer(_ outcome: AttemptOutcome, _ sink: WholeResponse) -> AuthorizationAnswer {
+    private func decision(_ outcome: AttemptOutcome, _ sink: WholeResponse) -> AuthorizationDecision
+    {
         if let reason = outcome.reason { return .unavailable(reason: reason) }
         guard let head = sink.head, let response = sink.response else {
             return .unavailable(reason: "\(url.text) sent no response")
@@ -207,7 +208,7 @@ extension Grant {
         if let owner = fields[.spoolgateOwner], !owner.isEmpty { self.owner = ExactText(owner) }
         if let text = fields[.spoolgateMaxSize] {
             guard let size = Int64(text), size > 0 else { return nil }
-            maxSize = min(size, UploadLimits.mostSize)
+            maxSize = min(size, UploadLimits.maximumSize)
         }
         for field in fields where field.name.canonicalName.hasPrefix(Self.setPrefix) {
             let name = String(field.name.rawName.dropFirst(Self.setPrefix.count))

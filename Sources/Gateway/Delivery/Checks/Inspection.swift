@@ -12,7 +12,7 @@ import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
 /// The result of an inspection.
-package enum InspectionVerdict: Sendable, Equatable {
+package enum InspectionResult: Sendable, Equatable {
     case passed
     /// The command's output, for the client.
     case refused(message: String)
@@ -63,11 +63,11 @@ package final class Inspection: Sendable {
         about creation: UploadCreation,
         length: Int64,
         meanwhile: () throws(SpoolError) -> Void
-    ) throws(SpoolError) -> InspectionVerdict {
+    ) throws(SpoolError) -> InspectionResult {
         let watch = Stopwatch()
-        let verdict = try judge(path, about: creation, length: length, meanwhile)
-        times[verdict.word].add(nanoseconds: watch.nanoseconds)
-        return verdict
+        let result = try judge(path, about: creation, length: length, meanwhile)
+        times[result.word].add(nanoseconds: watch.nanoseconds)
+        return result
     }
 
     private func judge(
@@ -75,7 +75,7 @@ package final class Inspection: Sendable {
         about creation: UploadCreation,
         length: Int64,
         _ meanwhile: () throws(SpoolError) -> Void
-    ) throws(SpoolError) -> InspectionVerdict {
+    ) throws(SpoolError) -> InspectionResult {
         let place: Void? = try wait(meanwhile) { deadline in
             running.wait(until: deadline) { running in
                 guard running < settings.maximumConcurrent else { return nil }
@@ -102,7 +102,7 @@ package final class Inspection: Sendable {
             return .failed(reason: "the inspection could not be started: \(error)")
         }
         if let end = try wait(meanwhile, until: { child.wait(until: $0) }) {
-            return verdict(end, child, path, creation.head)
+            return result(end, child, path, creation.head)
         }
         child.terminate(grace: Self.grace)
         return .failed(
@@ -148,12 +148,12 @@ package final class Inspection: Sendable {
         ].map { name, value in (name, value.filter { $0 != "\0" }) }
     }
 
-    private func verdict(
+    private func result(
         _ end: ChildProcess.End,
         _ child: ChildProcess,
         _ path: String,
         _ head: RequestHead
-    ) -> InspectionVerdict {
+    ) -> InspectionResult {
         let program = settings.command[0]
         switch end {
         case .exited(0): return .passed

@@ -29,13 +29,13 @@ package struct DigestPlan {
     private var content = DigestValues()
     /// The algorithm of the digest that the client asked for in the final response; nil if none.
     private var wanted: DigestAlgorithm?
-    private(set) var told: Set<DigestAlgorithm> = []
+    private(set) var reported: Set<DigestAlgorithm> = []
 
     /// Creates the plan for an upload that has an upload resource.
     ///
-    /// `told` contains the algorithms for the upstream. `completing` is nil if the creation completed the upload, or
+    /// `reported` contains the algorithms for the upstream. `completing` is nil if the creation completed the upload, or
     /// the completing request's fields are unknown.
-    init(creation: HTTPFields, completing: HTTPFields?, told: Set<DigestAlgorithm>) {
+    init(creation: HTTPFields, completing: HTTPFields?, reported: Set<DigestAlgorithm>) {
         // The digest of a whole representation cannot be computed from a part (RFC 9110 §14.5).
         guard creation.contentRange == nil else { return }
         wanted = DigestAlgorithm.wanted(in: creation)
@@ -43,7 +43,7 @@ package struct DigestPlan {
         representations = [creation, completing ?? [:]].compactMap {
             try? DigestValues(.reprDigest, in: $0)
         }
-        self.told = told
+        self.reported = reported
     }
 
     /// Creates the plan of an ordinary upload.
@@ -55,12 +55,12 @@ package struct DigestPlan {
         let representation = try DigestValues(.reprDigest, in: fields)
         if !representation.isEmpty { representations = [representation] }
         // The client's `Want-Repr-Digest` is for the upstream's own representation (RFC 9530 §4).
-        told = route.toldDigests
+        reported = route.reportedDigests
     }
 
     package var algorithms: Set<DigestAlgorithm> {
         representations.reduce(content.algorithms) { $0.union($1.algorithms) }
-            .union(told).union(wanted.map { [$0] } ?? [])
+            .union(reported).union(wanted.map { [$0] } ?? [])
     }
 
     /// Compares the computed digests, one for each of `algorithms`, with those that the client sent.
@@ -75,7 +75,7 @@ package struct DigestPlan {
     }
 
     /// Adds `Repr-Digest` to the final response if the client asked for the field and the upstream sent none.
-    func tell(_ computed: DigestValues, in response: inout ResponseHead) {
+    func add(_ computed: DigestValues, in response: inout ResponseHead) {
         guard let wanted, let bytes = computed[wanted], !response.fields.contains(.reprDigest)
         else {
             return
@@ -100,11 +100,11 @@ package struct DigestPlan {
 }
 
 extension Route {
-    var toldDigests: Set<DigestAlgorithm> {
-        var told: Set<DigestAlgorithm> = []
-        if let digest = settings.digest { told.insert(digest) }
-        if settings.form == .path { told.insert(.sha256) }
-        return told
+    var reportedDigests: Set<DigestAlgorithm> {
+        var reported: Set<DigestAlgorithm> = []
+        if let digest = settings.digest { reported.insert(digest) }
+        if settings.form == .path { reported.insert(.sha256) }
+        return reported
     }
 }
 

@@ -25,12 +25,12 @@ struct FileDescription {
         name = ClientFileName(target: creation.head.target, fields: fields)
         let own = UpstreamFields.delivered(fields)[.contentType]
         let isGranted = creation.head.granted.contains(.contentType)
-        let type = (isGranted ? own : metadata.type(beside: own)) ?? MediaType.any
+        let type = (isGranted ? own : metadata.type(with: own)) ?? MediaType.any
         // The upstream would parse a part of a multipart type as nested parts.
         self.type = MediaType.isMultipart(type) ? MediaType.any : type
         self.length = length
         self.digests = DigestAlgorithm.integrity.compactMap { algorithm in
-            guard digests.plan.told.contains(algorithm), let bytes = digests.values[algorithm]
+            guard digests.plan.reported.contains(algorithm), let bytes = digests.values[algorithm]
             else { return nil }
             return (algorithm.rawValue, Hexadecimal.text(bytes))
         }

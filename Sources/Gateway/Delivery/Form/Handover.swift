@@ -155,7 +155,7 @@ extension Deliveries {
             do throws(SystemError) {
                 try route.removeExpiredHandovers(now: now) { log.handoverExpired($0, route: name) }
             } catch {
-                log.queueTrouble(
+                log.queueFailed(
                     "cannot remove expired files from path.directory of route '\(name)': \(error)"
                 )
             }

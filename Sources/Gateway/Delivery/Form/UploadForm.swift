@@ -55,9 +55,9 @@ struct UploadForm {
         switch route.form(for: head) {
         case .body:
             content = upload.upstreamContent
-            if let algorithm = route.settings.digest { fields.tell(digests.values, algorithm) }
+            if let algorithm = route.settings.digest { fields.add(digests.values, algorithm) }
             if head.fields.contains(.uploadMetadata) {
-                UpstreamFields.tell(
+                UpstreamFields.add(
                     UploadMetadata(head.fields),
                     name: ClientFileName(target: head.target, fields: head.fields),
                     in: &fields,
@@ -199,11 +199,11 @@ extension Route {
 
 extension HTTPFields {
     /// Adds a computed digest to `Repr-Digest`, unless the client sent one of the same algorithm.
-    fileprivate mutating func tell(_ digests: DigestValues, _ algorithm: DigestAlgorithm) {
+    fileprivate mutating func add(_ digests: DigestValues, _ algorithm: DigestAlgorithm) {
         guard let bytes = digests[algorithm] else { return }
         // `try?`: an invalid digest was refused earlier.
-        let told = try? DigestValues(.reprDigest, in: self)
-        guard told?[algorithm] == nil else { return }
+        let reported = try? DigestValues(.reprDigest, in: self)
+        guard reported?[algorithm] == nil else { return }
         var values = DigestValues()
         values[algorithm] = bytes
         let before = self[.reprDigest].map { "\($0), " } ?? ""
@@ -261,7 +261,7 @@ extension UpstreamContent {
 extension Delivery {
     /// Computes the digests needed for a complete upload.
     ///
-    /// Reads nothing if none is needed. `told` contains the algorithms of the digests for the upstream.
+    /// Reads nothing if none is needed. `reported` contains the algorithms of the digests for the upstream.
     ///
     /// - Returns: the digests, or a refusal if they contradict the client's. In that case, the upload has been removed,
     ///   or moved to `hold` if `client` cannot receive the refusal.
@@ -269,13 +269,13 @@ extension Delivery {
         of upload: Upload,
         for client: ClientKnowledge,
         completing: HTTPFields?,
-        told: Set<DigestAlgorithm>,
+        reported: Set<DigestAlgorithm>,
         _ heartbeat: Heartbeat?
     ) throws(SpoolError) -> Result<UploadDigests, Refusal> {
         let plan = DigestPlan(
             creation: upload.creation.head.fields,
             completing: completing,
-            told: told
+            reported: reported
         )
         let values = try DigestReading.values(
             plan.algorithms,
@@ -292,7 +292,7 @@ extension Delivery {
         }
         let checked = plan.checked(values)
         if case .failure(let refusal) = checked {
-            if AttemptFate(after: .contradicted, isRepeatable: true, client).removesContent {
+            if AttemptDecision(after: .contradicted, isRepeatable: true, client).removesContent {
                 try upload.remove(durably: true)
                 journal.deactivated(upload, refusal)
             } else {
@@ -321,7 +321,7 @@ extension Delivery {
             of: upload,
             for: .resource,
             completing: completing,
-            told: [],
+            reported: [],
             heartbeat
         )
         guard case .failure(let refusal) = checked else { return nil }

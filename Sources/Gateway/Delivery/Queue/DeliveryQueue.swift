@@ -1,7 +1,7 @@
 // The queue of complete uploads that wait for their next attempt.
 //
 // The spool holds the queue; the table here is only in memory, so a crash loses no upload. Invariant: an upload is in
-// the table at most once, as waiting, ready or under way, and the table holds at most `most` uploads of each route.
+// the table at most once, as waiting, ready or under way, and the table holds at most `maximum` uploads of each route.
 
 package import SpoolgatePosix
 package import SpoolgateSpool
@@ -21,7 +21,7 @@ package final class DeliveryQueue: Sendable {
     }
 
     private struct Table {
-        let most: Int
+        let maximum: Int
         var counts: [String: Int] = [:]
         /// The latest due time in the table.
         ///
@@ -42,7 +42,7 @@ package final class DeliveryQueue: Sendable {
         var threads = 0
         var idle = 0
         var isStopping = false
-        var isRunAsked = false
+        var isRunRequested = false
 
         /// Moves due uploads to the ready lists.
         mutating func promote(until now: WallTime) {
@@ -90,7 +90,7 @@ package final class DeliveryQueue: Sendable {
                 guard let known = due[entry.id], entry.due < known else { return }
             } else {
                 guard entry.due <= horizon else { return }
-                guard counts[entry.route, default: 0] < most else {
+                guard counts[entry.route, default: 0] < maximum else {
                     cut.insert(entry.route)
                     return
                 }
@@ -108,7 +108,7 @@ package final class DeliveryQueue: Sendable {
             known.remove(id)
             let left = counts[route, default: 1] - 1
             counts[route] = left > 0 ? left : nil
-            if left <= most / 2, cut.remove(route) != nil { isRunAsked = true }
+            if left <= maximum / 2, cut.remove(route) != nil { isRunRequested = true }
         }
 
         var readyCount: Int { ready.values.reduce(0) { $0 + $1.count } }
@@ -116,7 +116,7 @@ package final class DeliveryQueue: Sendable {
 
     private let table: Monitor<Table>
 
-    init(most: Int = DueUploads.most) { table = Monitor(Table(most: most)) }
+    init(maximum: Int = DueUploads.maximum) { table = Monitor(Table(maximum: maximum)) }
 
     /// Schedules an attempt at `due`.
     ///
@@ -139,7 +139,7 @@ package final class DeliveryQueue: Sendable {
     func noteCut(_ route: String) { table.update { _ = $0.cut.insert(route) } }
 
     /// Requests a run, and returns before it.
-    func askForRun() { table.update { $0.isRunAsked = true } }
+    func requestRun() { table.update { $0.isRunRequested = true } }
 
     /// Stops starting attempts.
     ///
@@ -166,8 +166,8 @@ package final class DeliveryQueue: Sendable {
                 if table.isStopping { return .end }
                 let now = clock.now
                 // After the clock has jumped, uploads that are due now were beyond the horizon.
-                if table.isRunAsked || table.horizon < now {
-                    table.isRunAsked = false
+                if table.isRunRequested || table.horizon < now {
+                    table.isRunRequested = false
                     return .run
                 }
                 table.promote(until: now)

@@ -108,7 +108,7 @@ final class SlotPlace {
     /// The wait for a slot; nil if a slot is assigned.
     private var wait: Wait?
     /// Whether the delivery has left the line, with or without a slot.
-    private var isOver = false
+    private var isEnded = false
 
     fileprivate init(_ user: SlotUser, _ wait: Wait?, in slots: DeliverySlots) {
         self.slots = slots
@@ -122,12 +122,12 @@ final class SlotPlace {
     ///
     /// Returns nil at `deadline`; the delivery then keeps its place in the line.
     func take(until deadline: Deadline) -> DeliverySlot? {
-        guard !isOver else { return nil }
+        guard !isEnded else { return nil }
         if let wait {
             guard wait.signal.wait(until: deadline, { $0 ? true : nil }) != nil else { return nil }
             self.wait = nil
         }
-        isOver = true
+        isEnded = true
         return DeliverySlot(slots, user)
     }
 
@@ -135,8 +135,8 @@ final class SlotPlace {
     ///
     /// Has no effect if `take` has returned the slot.
     func leave() {
-        guard !isOver else { return }
-        isOver = true
+        guard !isEnded else { return }
+        isEnded = true
         // The slot may have been assigned but not taken.
         if wait.map({ !slots.leave($0.number) }) ?? true { slots.giveBack(user) }
     }
@@ -229,11 +229,11 @@ struct SlotShares {
     func room(for target: String, route: String, _ bounds: DeliveryBounds) -> Room? {
         let share = targets[target]
         // A route without its own limit is bound only by its target's share.
-        let most = bounds.ofRoute(route)
-        let ofRoute = most < bounds.total ? routes[route] : nil
+        let maximum = bounds.ofRoute(route)
+        let ofRoute = maximum < bounds.total ? routes[route] : nil
         // The target takes its n-th further slot if held + n - 1 < 2 * (free - n + 1).
         let margin = 2 * (bounds.total - taken) - (share?.taken ?? 0)
-        let left = most - (ofRoute?.taken ?? 0)
+        let left = maximum - (ofRoute?.taken ?? 0)
         guard margin > 0, left > 0 else { return nil }
         return Room(target: share, ofTarget: (margin + 2) / 3, route: ofRoute, ofRoute: left)
     }

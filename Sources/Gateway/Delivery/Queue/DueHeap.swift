@@ -44,22 +44,22 @@ struct DueHeap {
 /// The earliest uploads of each route, selected from any number of uploads.
 struct DueUploads {
     /// The default maximum number of uploads of one route.
-    static let most = 10_000
+    static let maximum = 10_000
 
-    private let most: Int
+    private let maximum: Int
     private var entries: [String: [DueHeap.Entry]] = [:]
     private var cut: Set<String> = []
 
-    init(most: Int = most) { self.most = most }
+    init(maximum: Int = maximum) { self.maximum = maximum }
 
     mutating func add(_ entry: DueHeap.Entry) {
         entries[entry.route, default: []].append(entry)
-        if entries[entry.route]?.count == 2 * most { keepEarliest(of: entry.route) }
+        if entries[entry.route]?.count == 2 * maximum { keepEarliest(of: entry.route) }
     }
 
     private mutating func keepEarliest(of route: String) {
         entries[route]?.sort { $0.due < $1.due }
-        let beyond = (entries[route]?.count ?? 0) - most
+        let beyond = (entries[route]?.count ?? 0) - maximum
         guard beyond > 0 else { return }
         entries[route]?.removeLast(beyond)
         cut.insert(route)

@@ -34,7 +34,7 @@ package struct Retention: Sendable {
     /// Whether the retention of an upload has ended.
     ///
     /// For an unknown route, the longest retention applies.
-    package func isOver(_ summary: UploadSummary, at time: WallTime) -> Bool {
+    package func isExpired(_ summary: UploadSummary, at time: WallTime) -> Bool {
         end(of: summary).map { time > $0 } ?? false
     }
 

@@ -70,10 +70,10 @@ extension Deliveries {
             var recovery = recoverSpool()
             var nextLook = Deadline.after(.zero)
             var nextPartials = nextLook
-            var wasDoubted = false
+            var wasUncertain = false
             var isChanged = false
             repeat {
-                watchClock(&wasDoubted)
+                watchClock(&wasUncertain)
                 if spool.findsDead() {
                     recovery = recoverSpool()
                 } else if !recovery.skipped.isEmpty {
@@ -145,11 +145,11 @@ extension Deliveries {
     }
 
     /// Logs once when the clock jumps ahead, and once when the clock can be trusted again.
-    private func watchClock(_ wasDoubted: inout Bool) {
+    private func watchClock(_ wasUncertain: inout Bool) {
         let lead = clock.lead
-        guard (lead != nil) != wasDoubted else { return }
-        wasDoubted = lead != nil
-        if let lead { log.clockDoubted(lead: lead) } else { log.clockBelieved() }
+        guard (lead != nil) != wasUncertain else { return }
+        wasUncertain = lead != nil
+        if let lead { log.clockJumped(lead: lead) } else { log.clockTrusted() }
         spool.noteClock()
     }
 
@@ -184,7 +184,7 @@ extension Deliveries {
         try spool.forEachIdle(in: queues, since: limit, seesUse: false, step: look) {
             summary throws(SpoolError) in
             if try spool.correctTime(of: summary) { return log.timeCorrected(summary) }
-            guard retention.isOver(summary, at: now) else { return }
+            guard retention.isExpired(summary, at: now) else { return }
             due.append(summary)
             guard due.count >= Self.batch else { return }
             defer { due = [] }

@@ -73,7 +73,7 @@ package struct Finding: Sendable, Equatable {
 }
 
 /// The number of warnings and failures among the findings.
-package struct Verdict: Sendable, Equatable {
+package struct FindingCount: Sendable, Equatable {
     package private(set) var failures = 0
     package private(set) var warnings = 0
 

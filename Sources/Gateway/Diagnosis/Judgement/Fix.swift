@@ -8,7 +8,7 @@ enum Fix {
     /// An alternative to a directive that the included files contain.
     static let hasIt = location + "  (includes it)"
     static let buffering = "fastcgi_request_buffering off;"
-    static let lateBody = "client_body_early_read 0;"
+    static let lateContent = "client_body_early_read 0;"
     static let proxy = "proxy_request_buffering off;  (on another nginx in front, if any)"
     static let size = "client_max_body_size 0;"
     static let window = "client_body_buffer_size 1m;"
@@ -38,8 +38,8 @@ enum Fix {
     static let local = "run the probe with --local on the server, which reports more"
 
     /// Returns the fix for the size limit if a web server refused content with 413, otherwise `fixes`.
-    static func refusal(_ answer: ProbeAnswer, otherwise fixes: [String]) -> [String] {
-        answer.isTooLarge ? [size] : fixes
+    static func refusal(_ response: ProbeResponse, otherwise fixes: [String]) -> [String] {
+        response.isTooLarge ? [size] : fixes
     }
 
     static func addUser(_ name: String, to path: String) -> String {

@@ -22,7 +22,7 @@ package struct LiveCheck {
     /// Runs the checks as this process's user.
     ///
     /// The caller should obtain `nginx` and `files`, the result of its `dumps()`, before giving up root's
-    /// rights. `units` is nil if systemd does not know the units. `answer` is the result of asking the daemon for its
+    /// rights. `units` is nil if systemd does not know the units. `response` is the result of asking the daemon for its
     /// status. `paths` contains how the last large content of each route reached the spool, as reported by the daemon,
     /// and is nil if the daemon did not respond.
     package init(
@@ -30,19 +30,23 @@ package struct LiveCheck {
         as user: SystemUser,
         nginx: NginxProcesses,
         files: (files: [NginxDump], faults: [Finding]),
-        units: UnitsSeen?,
-        answer: DaemonSeen.Answer,
+        units: UnitsEvidence?,
+        response: DaemonEvidence.Response,
         paths: [String: ContentPath?]?
     ) {
         let (dumps, faults) = files
         let places = dumps.flatMap(\.gateways).filter { $0.leads(to: settings.listen) }
-        findings += UnitsSeen.findings(units)
+        findings += UnitsEvidence.findings(units)
         if case .unix(let path, _, _) = settings.listen {
-            findings.append(SocketSeen(path: path, workers: nginx.workers).finding)
+            findings.append(SocketEvidence(path: path, workers: nginx.workers).finding)
         } else {
             findings.append(.skipped("socket", "not tested: listen is \(settings.listen.text)"))
         }
-        let daemon = DaemonSeen(socket: settings.adminSocket, answer: answer, run: units?.run)
+        let daemon = DaemonEvidence(
+            socket: settings.adminSocket,
+            response: response,
+            run: units?.run
+        )
         findings.append(daemon.finding)
         findings.append(Self.admin(settings.adminSocket, dumps, nginx))
         findings += faults
@@ -75,7 +79,7 @@ package struct LiveCheck {
                 continue
             }
             let nginx = places.first { $0.route == name }?.lane
-            findings.append(ReceiveSeen(route: name, path: path, nginx: nginx).finding)
+            findings.append(ReceiveEvidence(route: name, path: path, nginx: nginx).finding)
         }
     }
 
@@ -89,7 +93,7 @@ package struct LiveCheck {
             let why = "nginx has no location for the status page and the metrics (admin.conf)"
             return .skipped("admin", dumps.isEmpty ? NginxProcesses.noFiles : why)
         }
-        let seen = SocketSeen(isAdmin: true, path: path, workers: nginx.workers)
+        let seen = SocketEvidence(isAdmin: true, path: path, workers: nginx.workers)
         return seen.isListening
             ? seen.finding : .skipped("admin", "no daemon listens on \(path)")
     }
@@ -128,7 +132,7 @@ package struct LiveCheck {
         do throws(SystemError) {
             let space = try Directory(path: path).space()
             let sizes = settings.routes.values.map(\.limits.maxSize)
-            let room = RoomSeen(
+            let room = RoomEvidence(
                 path: path,
                 user: user.name,
                 free: space.freeBytes,
@@ -162,7 +166,7 @@ package struct LiveCheck {
         _ settings: UpstreamSettings,
         at service: ServiceURL? = nil
     ) {
-        var seen = UpstreamSeen(check: kind, name: name, target: "")
+        var seen = UpstreamEvidence(check: kind, name: name, target: "")
         seen.authorities = settings.certificateAuthority
         switch target {
         case .directory(let path):
@@ -191,8 +195,11 @@ package struct LiveCheck {
     /// Connects without sending a request, and records the result in `seen`.
     ///
     /// For an `http` URL, also tries TLS, to find a server that expects TLS.
-    private func connect(to base: String, _ settings: UpstreamSettings, _ seen: inout UpstreamSeen)
-    {
+    private func connect(
+        to base: String,
+        _ settings: UpstreamSettings,
+        _ seen: inout UpstreamEvidence
+    ) {
         var request = ClientRequest(.head, base)
         request.socket = seen.socket
         request.onlyConnects = true

@@ -21,7 +21,7 @@ package struct LocalCheck {
         case .failure(let fault): findings.append(Self.unread(fault.reason))
         case .success(let text): look(at: NginxDump(text), url, processes)
         }
-        findings += UnitsSeen.findings(UnitsSeen())
+        findings += UnitsEvidence.findings(UnitsEvidence())
     }
 
     /// Returns a failure for an error in nginx's files, or a warning if the files could not be read.
@@ -57,7 +57,7 @@ package struct LocalCheck {
         lane = place.lane
         if let socket = place.socket {
             adminSocket = "\(PathAccess.parent(of: socket))/admin.sock"
-            findings.append(SocketSeen(path: socket, workers: processes.workers).finding)
+            findings.append(SocketEvidence(path: socket, workers: processes.workers).finding)
         }
     }
 

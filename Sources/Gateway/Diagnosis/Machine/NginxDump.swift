@@ -22,8 +22,8 @@ struct NginxDirective: Sendable, Equatable {
 
     /// Returns whether a server block listens on a port, and unless `addresses` is nil, at one of them.
     func listens(on port: UInt16, at addresses: [String]? = nil) -> Bool {
-        let told = all("listen").compactMap(\.arguments.first)
-        return (told.isEmpty ? ["80"] : told).contains { text in
+        let stated = all("listen").compactMap(\.arguments.first)
+        return (stated.isEmpty ? ["80"] : stated).contains { text in
             // `80`, `192.0.2.1:80`, `[::1]:80`, `*:80`, `192.0.2.1` or `unix:…`.
             if let number = UInt16(text) { return number == port }
             let colon = text.hasSuffix("]") ? nil : text.lastIndex(of: ":")

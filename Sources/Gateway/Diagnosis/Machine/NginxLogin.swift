@@ -27,7 +27,7 @@ struct PasswordFile: Sendable, Equatable {
 }
 
 /// The directives of a location that decide how its clients log in.
-struct NginxLogin: Seen, Sendable {
+struct NginxLogin: Evidence, Sendable {
     var check: String { "login" }
     private let place: NginxPlace
     /// The directive that passes `SPOOLGATE_OWNER`, if any.

@@ -123,7 +123,7 @@ struct NginxPlace: Sendable {
             standard: "0",
             .failure,
             "nginx buffers content before it chooses the location",
-            Fix.lateBody
+            Fix.lateContent
         ) { ["", "0"].contains($0) || $0.contains("$") }
         if value(of: "fastcgi_param", "REQUEST_METHOD") == nil {
             found.append(

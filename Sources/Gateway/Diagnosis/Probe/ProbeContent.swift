@@ -30,10 +30,10 @@ enum ProbeContent {
         }
     }
 
-    /// Creates content that calls `asked` and resets the connection when the first of `length` bytes is due.
-    static func none(of length: Int64, asked: @escaping () -> Void) -> ClientContent {
+    /// Creates content that calls `requested` and resets the connection when the first of `length` bytes is due.
+    static func none(of length: Int64, requested: @escaping () -> Void) -> ClientContent {
         ClientContent(length: length) { _, _ in
-            asked()
+            requested()
             return .reset
         }
     }
@@ -68,9 +68,9 @@ enum ProbeContent {
         }
     }
 
-    /// Fills a buffer with up to `most` incompressible bytes, and returns their number.
-    private static func fill(_ buffer: UnsafeMutableRawBufferPointer, upTo most: Int64) -> Int {
-        let count = Int(min(Int64(buffer.count), most))
+    /// Fills a buffer with up to `maximum` incompressible bytes, and returns their number.
+    private static func fill(_ buffer: UnsafeMutableRawBufferPointer, upTo maximum: Int64) -> Int {
+        let count = Int(min(Int64(buffer.count), maximum))
         var state: UInt64 = 0x9e37_79b9_7f4a_7c15
         for index in 0..<count {
             state = state &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407

@@ -22,7 +22,7 @@ struct ProbeUpload: Equatable {
 ///
 /// While a request's content is sent, its callback may send another request.
 final class ProbeRequests {
-    let question: ProbeQuestion
+    let options: ProbeOptions
     var interopVersion = Dialect.versions.upperBound
     var version: ClientRequest.Version
 
@@ -37,10 +37,10 @@ final class ProbeRequests {
     /// The timeout of requests with little or no content.
     private static let patience = Duration.seconds(20)
 
-    init(_ question: ProbeQuestion, isStopped: @escaping () -> Bool) {
-        self.question = question
+    init(_ options: ProbeOptions, isStopped: @escaping () -> Bool) {
+        self.options = options
         self.isStopped = isStopped
-        version = question.versions.first ?? .http1
+        version = options.versions.first ?? .http1
     }
 
     // MARK: Sending
@@ -61,22 +61,22 @@ final class ProbeRequests {
     ) -> ClientTransfer {
         var request = ClientRequest(
             method,
-            question.url.url(of: target),
+            options.url.url(of: target),
             fields: fields,
             version: version ?? self.version,
             content: content
         )
-        if !isAnonymous { request.fields.append(contentsOf: question.fields) }
+        if !isAnonymous { request.fields.append(contentsOf: options.fields) }
         request.timeout = timeout
-        request.certificateAuthority = question.certificateAuthority
+        request.certificateAuthority = options.certificateAuthority
         return run(request, canStop: canStop)
     }
 
     /// Connects without sending a request; if `wantsNewestTLS` is true, accepts only TLS 1.3.
     func connect(wantsNewestTLS: Bool) -> ClientTransfer {
-        var request = ClientRequest(.head, question.url.text)
+        var request = ClientRequest(.head, options.url.text)
         request.timeout = Self.patience
-        request.certificateAuthority = question.certificateAuthority
+        request.certificateAuthority = options.certificateAuthority
         request.onlyConnects = true
         request.wantsNewestTLS = wantsNewestTLS
         return run(request, canStop: true)
@@ -148,7 +148,7 @@ final class ProbeRequests {
     ) -> (transfer: ClientTransfer, upload: ProbeUpload?) {
         let transfer = send(
             .post,
-            target ?? question.url.target,
+            target ?? options.url.target,
             fields,
             version: version,
             content: content,
@@ -209,15 +209,15 @@ final class ProbeRequests {
     }
 
     /// Retrieves an upload's offset over a separate connection.
-    func offset(of upload: ProbeUpload) -> ProbeAnswer {
-        ProbeAnswer(send(.head, upload.target, upload.fields))
+    func offset(of upload: ProbeUpload) -> ProbeResponse {
+        ProbeResponse(send(.head, upload.target, upload.fields))
     }
 
     // MARK: Cancellation
 
     @discardableResult
-    func cancel(_ upload: ProbeUpload) -> ProbeAnswer {
-        let answer = ProbeAnswer(
+    func cancel(_ upload: ProbeUpload) -> ProbeResponse {
+        let response = ProbeResponse(
             send(
                 .delete,
                 upload.target,
@@ -226,21 +226,21 @@ final class ProbeRequests {
                 isAnonymous: upload.isAnonymous
             )
         )
-        if [204, 404, 410].contains(answer.status) {
+        if [204, 404, 410].contains(response.status) {
             open.removeAll { $0 == upload }
             cancelled += 1
         }
-        return answer
+        return response
     }
 
     /// Cancels all remaining uploads, and retries each failed cancellation once.
-    func cancelAll() -> CleanupSeen {
-        var left: [(address: String, answer: ProbeAnswer)] = []
+    func cancelAll() -> CleanupEvidence {
+        var left: [(address: String, response: ProbeResponse)] = []
         for upload in open {
-            var answer = cancel(upload)
-            if open.contains(upload) { answer = cancel(upload) }
-            if open.contains(upload) { left.append((upload.location, answer)) }
+            var response = cancel(upload)
+            if open.contains(upload) { response = cancel(upload) }
+            if open.contains(upload) { left.append((upload.location, response)) }
         }
-        return CleanupSeen(cancelled: cancelled, left: left, unnamed: unnamed)
+        return CleanupEvidence(cancelled: cancelled, left: left, unnamed: unnamed)
     }
 }

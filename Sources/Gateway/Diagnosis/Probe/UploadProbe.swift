@@ -12,10 +12,10 @@ import SpoolgateUploadProtocol
 ///
 /// Use it on one thread, and only once.
 package final class UploadProbe {
-    private let question: ProbeQuestion
+    private let options: ProbeOptions
     private let requests: ProbeRequests
     private let isStopped: () -> Bool
-    private let tell: (Finding) -> Void
+    private let report: (Finding) -> Void
 
     /// The number of bytes sent before the probe resets the connection.
     private static let part: Int64 = 4 << 20
@@ -42,29 +42,33 @@ package final class UploadProbe {
     /// The upload of the slow transfer, large enough for nginx to write it into the spool.
     private var trickled: ProbeUpload?
 
-    /// Creates a probe that calls `tell` with the finding of each check as soon as the check is made.
+    /// Creates a probe that calls `report` with the finding of each check as soon as the check is made.
     ///
     /// `isStopped` is called several times a second during requests. If it returns true, the probe only cancels its
     /// uploads and ends.
     package init(
-        _ question: ProbeQuestion,
+        _ options: ProbeOptions,
         isStopped: @escaping () -> Bool,
-        tell: @escaping (Finding) -> Void
+        report: @escaping (Finding) -> Void
     ) {
-        self.question = question
+        self.options = options
         self.isStopped = isStopped
-        self.tell = tell
-        requests = ProbeRequests(question, isStopped: isStopped)
+        self.report = report
+        requests = ProbeRequests(options, isStopped: isStopped)
     }
 
     /// Runs all checks, then cancels the uploads that they created.
     package func run() {
-        defer { tell(requests.cancelAll().finding) }
+        defer { report(requests.cancelAll().finding) }
         guard let first = reach(), nodes(first) else { return }
         let checks = [
             { self.streaming() }, { self.interim() }, { self.cut() },
             { self.receive() }, { self.size() },
-            { self.tell(LocationSeen(location: first.location, url: self.question.url).finding) },
+            {
+                self.report(
+                    LocationEvidence(location: first.location, url: self.options.url).finding
+                )
+            },
             { self.names() }, { self.errors(first) }, { self.longField(first) }, { self.speed() },
             { self.silence() },
             { self.crossOrigin() },
@@ -77,9 +81,9 @@ package final class UploadProbe {
 
     /// Connects and creates the first upload; returns nil if this fails.
     private func reach() -> ProbeUpload? {
-        var seen = ReachSeen(isSecure: question.url.isSecure, asked: question.versions)
-        var connection = requests.connect(wantsNewestTLS: question.url.isSecure)
-        if question.url.isSecure {
+        var seen = ReachEvidence(isSecure: options.url.isSecure, versions: options.versions)
+        var connection = requests.connect(wantsNewestTLS: options.url.isSecure)
+        if options.url.isSecure {
             seen.tls = "TLS 1.3"
             if connection.fault?.kind == .noTLS {
                 connection = requests.connect(wantsNewestTLS: false)
@@ -88,67 +92,67 @@ package final class UploadProbe {
         }
         if let fault = connection.fault {
             seen.fault = fault
-            tell(seen.finding)
+            report(seen.finding)
             return nil
         }
-        var (answer, upload, version) = begin()
-        if GatewaySeen(answer: answer, url: question.url, version: version).isElsewhere,
+        var (response, upload, version) = begin()
+        if GatewayEvidence(response: response, url: options.url, version: version).isElsewhere,
             !isStopped()
         {
             Thread.pause(Self.reloading)
-            (answer, upload, version) = begin()
+            (response, upload, version) = begin()
         }
-        seen.server = answer[.server]
+        seen.server = response[.server]
         // The first creation used the first version of HTTP to test.
-        if question.versions == [.http2] {
-            seen.hasHTTP2 = answer.head.map { _ in wasHTTP2 }
-        } else if question.versions.contains(.http2) {
-            seen.hasHTTP2 = question.url.isSecure ? speaksHTTP2() : false
+        if options.versions == [.http2] {
+            seen.hasHTTP2 = response.head.map { _ in wasHTTP2 }
+        } else if options.versions.contains(.http2) {
+            seen.hasHTTP2 = options.url.isSecure ? speaksHTTP2() : false
         }
         hasHTTP2 = seen.hasHTTP2 ?? false
-        tell(seen.finding)
+        report(seen.finding)
         guard seen.finding.level != .failure, !isStopped() else { return nil }
         // The shipped nginx closes the connection of a creation if the gateway is not running.
-        let options =
-            answer.head == nil ? ProbeAnswer(requests.send(.options, question.url.target)) : nil
-        let gateway = GatewaySeen(
-            answer: answer,
-            options: options,
-            url: question.url,
+        let optionsResponse =
+            response.head == nil ? ProbeResponse(requests.send(.options, options.url.target)) : nil
+        let gateway = GatewayEvidence(
+            response: response,
+            options: optionsResponse,
+            url: options.url,
             version: version,
-            login: ProbeLogin(question.fields)
+            login: ProbeLogin(options.fields)
         )
-        tell(gateway.finding)
+        report(gateway.finding)
         if gateway.wantsLogin || gateway.isTaken, !isStopped() {
-            login(isAsked: gateway.wantsLogin)
+            login(isRequested: gateway.wantsLogin)
         }
-        limits = ProbeLimits(answer.head?.fields ?? [:])
+        limits = ProbeLimits(response.head?.fields ?? [:])
         return gateway.isTaken ? upload : nil
     }
 
-    private func login(isAsked: Bool) {
-        guard isAsked || question.fields.contains(.authorization) else {
-            return tell(.skipped("login", "no login is required"))
+    private func login(isRequested: Bool) {
+        guard isRequested || options.fields.contains(.authorization) else {
+            return report(.skipped("login", "no login is required"))
         }
-        tell(LoginSeen(answer: ProbeAnswer(requests.createByUnknown())).finding)
+        report(LoginEvidence(response: ProbeResponse(requests.createByUnknown())).finding)
     }
 
     /// Creates an upload in the newest interop version that the probe and the gateway share.
-    private func begin() -> (answer: ProbeAnswer, upload: ProbeUpload?, version: Int?) {
-        var answer = ProbeAnswer(head: nil)
+    private func begin() -> (response: ProbeResponse, upload: ProbeUpload?, version: Int?) {
+        var response = ProbeResponse(head: nil)
         // Versions before 6 have no `Upload-Limit`.
         for version in (6...Dialect.versions.upperBound).reversed() {
             requests.interopVersion = version
             let (transfer, upload) = requests.create()
             wasHTTP2 = transfer.isHTTP2
-            answer = ProbeAnswer(transfer)
-            guard answer.status == 201, let upload else { return (answer, nil, nil) }
-            if answer[.uploadDraftInteropVersion] == String(version) {
-                return (answer, upload, version)
+            response = ProbeResponse(transfer)
+            guard response.status == 201, let upload else { return (response, nil, nil) }
+            if response[.uploadDraftInteropVersion] == String(version) {
+                return (response, upload, version)
             }
             requests.cancel(upload)
         }
-        return (answer, nil, nil)
+        return (response, nil, nil)
     }
 
     /// Returns whether the server responds over HTTP/2, or nil if it does not respond.
@@ -161,52 +165,52 @@ package final class UploadProbe {
     ///
     /// - Returns: false if the other checks would fail because of the nodes but report a different reason.
     private func nodes(_ first: ProbeUpload) -> Bool {
-        guard NodesSeen.node(in: first.target) != nil else { return true }
+        guard NodesEvidence.node(in: first.target) != nil else { return true }
         // Enough uploads to reach two nodes with high probability.
         let others = (1..<Self.creations).compactMap { _ in
             isStopped() ? nil : requests.create().upload
         }
-        let seen = NodesSeen(
+        let seen = NodesEvidence(
             ([first] + others).map { upload in
-                (upload.target, ProbeAnswer(requests.send(.options, upload.target)))
+                (upload.target, ProbeResponse(requests.send(.options, upload.target)))
             }
         )
         for upload in others { requests.cancel(upload) }
         guard !isStopped() else { return false }
-        tell(seen.finding)
+        report(seen.finding)
         return seen.finding.level != .failure
     }
 
     private func names() {
-        let url = question.url
+        let url = options.url
         guard url.path.hasSuffix("/") else {
-            return tell(.skipped("names", "the URL does not end in /"))
+            return report(.skipped("names", "the URL does not end in /"))
         }
-        func creation(_ ending: String) -> (name: String, answer: ProbeAnswer) {
+        func creation(_ ending: String) -> (name: String, response: ProbeResponse) {
             let name = "spoolgate-probe\(ending)"
             let (transfer, upload) = requests.create(at: url.path + name)
             // The upload resource's path begins with the file name, so another location may receive the cancellation.
             let end = upload.map { requests.cancel($0) }
-            let answer = end.map { $0.code == nil && $0.status != 204 ? $0 : nil } ?? nil
-            return (name, answer ?? ProbeAnswer(transfer))
+            let response = end.map { $0.code == nil && $0.status != 204 ? $0 : nil } ?? nil
+            return (name, response ?? ProbeResponse(transfer))
         }
-        let plain = creation("").answer
-        guard NamesSeen.isTaken(plain) else {
-            return tell(.skipped("names", "the gateway serves only this URL"))
+        let plain = creation("").response
+        guard NamesEvidence.isTaken(plain) else {
+            return report(.skipped("names", "the gateway serves only this URL"))
         }
-        let others = NamesSeen.endings.compactMap { isStopped() ? nil : creation($0) }
+        let others = NamesEvidence.endings.compactMap { isStopped() ? nil : creation($0) }
         guard !isStopped() else { return }
-        tell(NamesSeen(others, below: url.path).finding)
+        report(NamesEvidence(others, below: url.path).finding)
     }
 
     // MARK: Content
 
     private func streaming() {
         guard let upload = requests.create().upload else {
-            return tell(notCreated("streaming"))
+            return report(notCreated("streaming"))
         }
         trickled = upload
-        var seen: StreamingSeen?
+        var seen: StreamingEvidence?
         let requests = requests
         let content = ProbeContent.broken(
             after: Self.part,
@@ -214,28 +218,28 @@ package final class UploadProbe {
             settling: Self.settling
         ) { transfer in
             let after = transfer.elapsed
-            let answer = requests.offset(of: upload)
-            seen = StreamingSeen(
+            let response = requests.offset(of: upload)
+            seen = StreamingEvidence(
                 sent: transfer.sent,
-                arrived: answer.offset,
+                arrived: response.offset,
                 after: after,
-                answer: answer
+                response: response
             )
             return .reset
         }
         let transfer = requests.append(to: upload, at: 0, content)
         guard !isStopped() else { return }
-        let ended = StreamingSeen(
+        let ended = StreamingEvidence(
             sent: transfer.sent,
             arrived: nil,
             after: transfer.elapsed,
-            answer: ProbeAnswer(transfer)
+            response: ProbeResponse(transfer)
         )
-        tell((seen ?? ended).finding)
+        report((seen ?? ended).finding)
     }
 
     private func cut() {
-        guard let upload = requests.create().upload else { return tell(notCreated("cut")) }
+        guard let upload = requests.create().upload else { return report(notCreated("cut")) }
         let content = ProbeContent.broken(after: Self.part, settling: Self.settling) { _ in .reset }
         let transfer = requests.append(to: upload, at: 0, content)
         guard !isStopped() else { return }
@@ -243,28 +247,28 @@ package final class UploadProbe {
         let resumed = kept.map { offset in
             requests.append(to: upload, at: offset, ProbeContent.plain(limits.fitting(Self.small)))
         }
-        tell(
-            CutSeen(
+        report(
+            CutEvidence(
                 sent: transfer.sent,
                 kept: kept,
-                resumed: resumed.map { ProbeAnswer($0) },
-                answer: ProbeAnswer(transfer)
+                resumed: resumed.map { ProbeResponse($0) },
+                response: ProbeResponse(transfer)
             ).finding
         )
     }
 
     private func receive() {
-        guard let ask = question.contentPath else {
-            return tell(.skipped("receive", "not tested (--local)"))
+        guard let contentPath = options.contentPath else {
+            return report(.skipped("receive", "not tested (--local)"))
         }
         let name = trickled?.target.split(separator: "/").last
-        let path = name.flatMap { UploadID($0) }.flatMap(ask)
-        tell(ReceiveSeen(path: path, nginx: question.lane).finding)
+        let path = name.flatMap { UploadID($0) }.flatMap(contentPath)
+        report(ReceiveEvidence(path: path, nginx: options.lane).finding)
     }
 
     private func size() {
         guard requests.version == .http1 else {
-            return tell(.skipped("size", "tested over HTTP/1.1 only"))
+            return report(.skipped("size", "tested over HTTP/1.1 only"))
         }
         let length = min(
             limits.maxSize ?? Self.large,
@@ -273,8 +277,10 @@ package final class UploadProbe {
         )
         let (creation, upload) = requests.create(length: length)
         guard let upload else {
-            let answer = ProbeAnswer(creation)
-            return tell(SizeSeen(declared: length, isWelcome: false, answer: answer).finding)
+            let response = ProbeResponse(creation)
+            return report(
+                SizeEvidence(declared: length, isWelcome: false, response: response).finding
+            )
         }
         var isWelcome = false
         let transfer = requests.append(
@@ -284,51 +290,53 @@ package final class UploadProbe {
             fields: [.expect: "100-continue"]
         )
         guard !isStopped() else { return }
-        let answer = ProbeAnswer(transfer)
-        tell(SizeSeen(declared: length, isWelcome: isWelcome, answer: answer).finding)
+        let response = ProbeResponse(transfer)
+        report(SizeEvidence(declared: length, isWelcome: isWelcome, response: response).finding)
     }
 
     private func speed() {
-        var runs: [SpeedSeen.Run] = []
+        var runs: [SpeedEvidence.Run] = []
         for version in ClientRequest.Version.allCases where isSpoken(version) && !isStopped() {
-            guard let upload = requests.create().upload else { return tell(notCreated("speed")) }
+            guard let upload = requests.create().upload else { return report(notCreated("speed")) }
             var begun = ContinuousClock.now
-            let size = limits.fitting(question.size)
+            let size = limits.fitting(options.size)
             let content = ProbeContent.plain(size) { begun = .now }
             let transfer = requests.append(to: upload, at: 0, content, version: version)
             let time = ContinuousClock.now - begun
-            let answer = ProbeAnswer(transfer)
-            runs.append(.init(version: version, bytes: transfer.sent, time: time, answer: answer))
+            let response = ProbeResponse(transfer)
+            runs.append(
+                .init(version: version, bytes: transfer.sent, time: time, response: response)
+            )
             requests.cancel(upload)
         }
         guard !isStopped() else { return }
-        tell(SpeedSeen(runs: runs, roundTrip: requests.roundTrip ?? .zero).finding)
+        report(SpeedEvidence(runs: runs, roundTrip: requests.roundTrip ?? .zero).finding)
     }
 
     private func silence() {
-        guard question.isThorough else { return }
-        guard let upload = requests.create().upload else { return tell(notCreated("silence")) }
+        guard options.isThorough else { return }
+        guard let upload = requests.create().upload else { return report(notCreated("silence")) }
         var begun: ContinuousClock.Instant?
         var wasBorne = false
         let content = ProbeContent.broken(after: Self.small) { _ in
             let now = ContinuousClock.now
             begun = begun ?? now
-            guard now - (begun ?? now) >= SilenceSeen.length else { return .later }
+            guard now - (begun ?? now) >= SilenceEvidence.length else { return .later }
             wasBorne = true
             return .reset
         }
-        _ = requests.append(to: upload, at: 0, content, timeout: SilenceSeen.length * 2)
+        _ = requests.append(to: upload, at: 0, content, timeout: SilenceEvidence.length * 2)
         guard !isStopped() else { return }
         let borne = begun.map { ContinuousClock.now - $0 } ?? .zero
-        tell(SilenceSeen(borne: borne, wasEnded: !wasBorne).finding)
+        report(SilenceEvidence(borne: borne, wasEnded: !wasBorne).finding)
     }
 
     // MARK: Protocols
 
     private func interim() {
-        for version in question.versions where !isStopped() {
+        for version in options.versions where !isStopped() {
             guard isSpoken(version) else {
-                tell(.skipped("104-http2", "no HTTP/2"))
+                report(.skipped("104-http2", "no HTTP/2"))
                 continue
             }
             let content = ProbeContent.held(
@@ -338,19 +346,22 @@ package final class UploadProbe {
             )
             let transfer = requests.create(version: version, content: content).transfer
             let first = transfer.interim.first { $0.head.status.code == 104 }
-            let answer = ProbeAnswer(transfer)
-            tell(InterimSeen(version: version, first: first, answer: answer).finding)
+            let response = ProbeResponse(transfer)
+            report(InterimEvidence(version: version, first: first, response: response).finding)
         }
     }
 
     private func errors(_ upload: ProbeUpload) {
         let content = { ProbeContent.plain(1_000) }
         let conflict = requests.append(to: upload, at: 7, content())
-        guard let gone = requests.create().upload else { return tell(notCreated("errors")) }
+        guard let gone = requests.create().upload else { return report(notCreated("errors")) }
         requests.cancel(gone)
         let unknown = requests.append(to: gone, at: 0, content())
         guard !isStopped() else { return }
-        tell(ErrorsSeen(conflict: ProbeAnswer(conflict), unknown: ProbeAnswer(unknown)).finding)
+        report(
+            ErrorsEvidence(conflict: ProbeResponse(conflict), unknown: ProbeResponse(unknown))
+                .finding
+        )
     }
 
     private func longField(_ upload: ProbeUpload) {
@@ -360,47 +371,51 @@ package final class UploadProbe {
             value: String(repeating: "x", count: Self.longField)
         )
         long.fields.append(field)
-        let answer = requests.offset(of: long)
+        let response = requests.offset(of: long)
         guard !isStopped() else { return }
-        tell(LongFieldSeen(size: Self.longField, answer: answer).finding)
+        report(LongFieldEvidence(size: Self.longField, response: response).finding)
     }
 
     private func crossOrigin() {
-        guard let origin = question.origin else {
-            return tell(.skipped("cors", "not tested (--origin)"))
+        guard let origin = options.origin else {
+            return report(.skipped("cors", "not tested (--origin)"))
         }
         let (creation, upload) = requests.create(fields: [.origin: origin])
         // At the creation's URL the upstream might respond instead of the gateway.
-        guard let upload else { return tell(notCreated("cors")) }
-        let asking: HTTPFields = [
+        guard let upload else { return report(notCreated("cors")) }
+        let preflightFields: HTTPFields = [
             .origin: origin, .accessControlRequestMethod: "PATCH",
             .accessControlRequestHeaders:
                 "content-type,upload-complete,upload-draft-interop-version,upload-offset",
         ]
-        let preflight = requests.send(.options, upload.target, asking, isAnonymous: true)
+        let preflight = requests.send(.options, upload.target, preflightFields, isAnonymous: true)
         guard !isStopped() else { return }
-        let seen = CrossOriginSeen(
+        let seen = CrossOriginEvidence(
             origin: origin,
-            preflight: ProbeAnswer(preflight),
-            creation: ProbeAnswer(creation)
+            preflight: ProbeResponse(preflight),
+            creation: ProbeResponse(creation)
         )
-        tell(seen.finding)
+        report(seen.finding)
     }
 
     private func tus(_ upload: ProbeUpload) {
-        let options = requests.send(.options, upload.target)
-        var seen = TusSeen(options: ProbeAnswer(options), creation: nil, retrieval: nil)
+        let optionsResponse = requests.send(.options, upload.target)
+        var seen = TusEvidence(
+            options: ProbeResponse(optionsResponse),
+            creation: nil,
+            retrieval: nil
+        )
         if seen.isSpoken {
             let (creation, upload) = requests.createByTus(length: Self.small)
-            seen.creation = ProbeAnswer(creation)
+            seen.creation = ProbeResponse(creation)
             seen.retrieval = upload.map { requests.offset(of: $0) }
         }
         guard !isStopped() else { return }
-        tell(seen.finding)
+        report(seen.finding)
     }
 
     private func isSpoken(_ version: ClientRequest.Version) -> Bool {
-        question.versions.contains(version) && (version == .http1 || hasHTTP2)
+        options.versions.contains(version) && (version == .http1 || hasHTTP2)
     }
 
     private func notCreated(_ name: String) -> Finding {

@@ -41,15 +41,15 @@ struct StatusCommand: SpoolgateCommand {
     }
 
     func perform() throws(CommandFailure) {
-        let answer: String
+        let response: String
         var fault: CommandFailure?
-        do throws(CommandFailure) { answer = try ask(&fault) } catch {
+        do throws(CommandFailure) { response = try request(&fault) } catch {
             guard check else { throw error }
             return try end("CRITICAL: \(error.sentence)")
         }
         if let fault, !check { printError("warning: \(fault.sentence)") }
-        if json { return print(answer, terminator: "") }
-        let lines = answer.split(separator: "\n", omittingEmptySubsequences: false)
+        if json { return print(response, terminator: "") }
+        let lines = response.split(separator: "\n", omittingEmptySubsequences: false)
         guard let first = lines.first.map(String.init) else { return }
         if check {
             guard let fault, first.hasPrefix("OK: ") else { return try end(first) }
@@ -66,7 +66,7 @@ struct StatusCommand: SpoolgateCommand {
         throw CommandFailure(
             code: line.hasPrefix("WARNING:") ? .warnings : .critical,
             sentence: line,
-            isTold: true
+            isReported: true
         )
     }
 
@@ -74,32 +74,32 @@ struct StatusCommand: SpoolgateCommand {
     ///
     /// A running daemon keeps its old settings. If the settings have become unusable and the daemon responds on the
     /// default socket, `fault` is set to their error.
-    private func ask(_ fault: inout CommandFailure?) throws(CommandFailure) -> String {
-        if let socket { return try ask(socket) }
+    private func request(_ fault: inout CommandFailure?) throws(CommandFailure) -> String {
+        if let socket { return try request(socket) }
         let settings: Settings
         do throws(CommandFailure) { settings = try options.settings(from: options.file) } catch {
-            guard let answer = try? ask(Settings().adminSocket) else { throw error }
+            guard let response = try? request(Settings().adminSocket) else { throw error }
             fault = error
-            return answer
+            return response
         }
-        return try ask(settings.adminSocket)
+        return try request(settings.adminSocket)
     }
 
-    private func ask(_ path: String) throws(CommandFailure) -> String {
-        let answer: FastCGIQuestion.Answer
+    private func request(_ path: String) throws(CommandFailure) -> String {
+        let response: FastCGIFetch.Response
         do throws(SystemError) {
-            answer = try FastCGIQuestion(path: path, timeout: Self.timeout)
+            response = try FastCGIFetch(path: path, timeout: Self.timeout)
                 .get(json ? "/status" : "/status.txt")
         } catch {
             throw failure(error, path)
         }
-        guard answer.status == 200 else {
+        guard response.status == 200 else {
             throw CommandFailure(
                 code: .unavailable,
-                sentence: "\(path): the daemon responded with \(answer.status)"
+                sentence: "\(path): the daemon responded with \(response.status)"
             )
         }
-        return String(decoding: answer.content, as: UTF8.self)
+        return String(decoding: response.content, as: UTF8.self)
     }
 
     private func failure(_ error: SystemError, _ path: String) -> CommandFailure {

@@ -91,17 +91,17 @@ struct Reception {
         self.reading = reading
     }
 
-    /// Stores content until it ends; nginx may write up to `most` bytes itself if it offers to.
+    /// Stores content until it ends; nginx may write up to `maximum` bytes itself if it offers to.
     ///
     /// `patience` is how long to wait for nginx to close the file of a closed connection; `.busy` is thrown then.
     ///
     /// - Throws: `SpoolError` if storing failed; bytes that had been stored remain.
     mutating func run(
-        nginxWriting most: Int64 = 0,
+        nginxWriting maximum: Int64 = 0,
         patience: Duration = .zero
     ) throws(SpoolError) -> ReceptionEnd {
         do throws(SpoolError) {
-            if most > 0, let end = try lend(most, patience) { return end }
+            if maximum > 0, let end = try lend(maximum, patience) { return end }
             while true {
                 let event: Event
                 do throws(ContentError) { event = try next() } catch {
@@ -128,12 +128,12 @@ struct Reception {
         }
     }
 
-    /// Receives content into the buffer, and leaves it there if it has at most `most` bytes.
+    /// Receives content into the buffer, and leaves it there if it has at most `maximum` bytes.
     ///
-    /// `most` must be less than the buffer's capacity. Returns nil for larger content; more of it may follow.
-    mutating func hold(atMost most: Int) -> ReceptionEnd? {
+    /// `maximum` must be less than the buffer's capacity. Returns nil for larger content; more of it may follow.
+    mutating func hold(upTo maximum: Int) -> ReceptionEnd? {
         buffer.removeAll()
-        while buffer.count <= most {
+        while buffer.count <= maximum {
             let before = buffer.count
             do throws(ContentError) {
                 guard try request.receive(into: buffer) else { return .ended }
@@ -233,11 +233,11 @@ struct Reception {
 
     // MARK: As nginx writes
 
-    /// Lets nginx write up to `most` bytes into the upload's file if nginx offers to do so.
+    /// Lets nginx write up to `maximum` bytes into the upload's file if nginx offers to do so.
     ///
     /// The next read of content declines an offer that is not accepted here. Returns the end if the web server is gone.
     private mutating func lend(
-        _ most: Int64,
+        _ maximum: Int64,
         _ patience: Duration
     ) throws(SpoolError) -> ReceptionEnd? {
         let lane: any ContentLane
@@ -247,8 +247,8 @@ struct Reception {
         } catch {
             return .interrupted(error)
         }
-        let loan = Loan(lane: lane, start: upload.offset, expected: most, patience: patience)
-        let file = try upload.lend(upTo: Self.most(written: 0, expected: most))
+        let loan = Loan(lane: lane, start: upload.offset, expected: maximum, patience: patience)
+        let file = try upload.lend(upTo: Self.maximum(written: 0, expected: maximum))
         self.loan = loan
         do throws(ContentError) {
             try lane.grant(file, at: loan.start, limit(of: loan))
@@ -260,7 +260,7 @@ struct Reception {
     }
 
     /// The total number of bytes that nginx may write after it has written `written`.
-    private static func most(written: Int64, expected: Int64) -> Int64 {
+    private static func maximum(written: Int64, expected: Int64) -> Int64 {
         min(expected, written + min(max(written, windows.lowerBound), windows.upperBound))
     }
 
@@ -281,12 +281,12 @@ struct Reception {
     private func widen(_ loan: Loan, written: Int64) throws(SpoolError) {
         guard let lent = upload.content.lent else { return }
         let left = lent - written
-        let most = Self.most(written: written, expected: loan.expected)
+        let maximum = Self.maximum(written: written, expected: loan.expected)
         // Waits until as much is written as is left: a client that sends single bytes must not obtain a second loan.
-        guard most > lent, left <= min(written, (most - written) / 2) else { return }
+        guard maximum > lent, left <= min(written, (maximum - written) / 2) else { return }
         var limit = LaneLimit(count: lent, restFollows: true)
         do throws(SpoolError) {
-            try upload.content.lendMore(upTo: most - lent)
+            try upload.content.lendMore(upTo: maximum - lent)
             limit = self.limit(of: loan)
         } catch {
             guard error.isNoRoom else { throw error }

@@ -83,7 +83,7 @@ package final class Transfers: Sendable {
         /// Uploads whose clients stopped early, with the number of their connections and whether the last was
         /// interrupted.
         var left = RecentTable<UploadID, (connections: Int, isInterrupted: Bool)>(
-            most: Transfers.mostLeft
+            maximum: Transfers.maximumLeft
         )
         var shares = SharesTable()
     }
@@ -92,7 +92,7 @@ package final class Transfers: Sendable {
     private let begun = Counter()
     private let leftCount = Counter()
     private let metrics: Metrics
-    private static let mostLeft = 4096
+    private static let maximumLeft = 4096
 
     init(_ metrics: Metrics) { self.metrics = metrics }
 
@@ -214,9 +214,9 @@ package struct ContentShares: Sendable, Equatable {
 
 /// The shares of the uploads that most recently began to receive content.
 struct SharesTable {
-    static let most = 4096
+    static let maximum = 4096
 
-    private var shares = RecentTable<UploadID, ContentShares>(most: most)
+    private var shares = RecentTable<UploadID, ContentShares>(maximum: maximum)
 
     mutating func add(_ added: ContentShares, to id: UploadID) {
         guard added.nginx + added.gateway > 0 else { return }

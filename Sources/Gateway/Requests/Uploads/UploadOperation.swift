@@ -11,7 +11,7 @@ import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
 /// One request's operation on one upload that the request has locked; used by the request's thread.
-final class UploadOperation: Answering {
+final class UploadOperation: Responding {
     let request: Request
     let upload: Upload
     let isCreation: Bool
@@ -61,7 +61,7 @@ final class UploadOperation: Answering {
 
 extension Request {
     func retrieveOffset(_ id: UploadID) {
-        if answersUnderWay(id) { return }
+        if respondsUnderWay(id) { return }
         withUpload(id, patience: inUseTimeout) { operation throws(SpoolError) in
             try operation.retrieveOffset()
         }
@@ -73,16 +73,16 @@ extension UploadOperation {
         var decision = try seen().decideRetrieval(dialect)
         if decision == .deliverFirst {
             // A delivery takes too long for a request that was admitted as a short one.
-            if request.ticket?.isHurried == true { return breakOff(.busy) }
+            if request.ticket?.isHurried == true { return abort(.busy) }
             try deliverUnseen()
             decision = try seen().decideRetrieval(dialect, hasTried: true)
         }
         // An upload on hold must still be on hold if a power failure follows this response.
         try upload.sync()
         switch decision {
-        case .tell(let completeness):
-            exchange.answer(
-                responses.offsetTold(
+        case .report(let completeness):
+            exchange.respond(
+                responses.offsetReported(
                     upload.state,
                     completeness,
                     remainingAge: max(0, request.remainingAge(of: upload)),
@@ -90,7 +90,7 @@ extension UploadOperation {
                 )
             )
         case .refuse(let refusal): refuse(refusal)
-        case .deliverFirst, .breakOff: breakOff(.deliveryUnderWay)
+        case .deliverFirst, .abort: abort(.deliveryUnderWay)
         }
     }
 
@@ -113,7 +113,7 @@ extension UploadOperation {
 
 extension Request {
     func append(_ append: UploadRequest.Append, to id: UploadID) {
-        if answersUnderWay(id, append) { return }
+        if respondsUnderWay(id, append) { return }
         withUpload(id, patience: deliveryTimeout) { operation throws(SpoolError) in
             try operation.append(append)
         }
@@ -127,8 +127,8 @@ extension UploadOperation {
             try checkRoom(for: append, ceiling)
             if let length = ceiling.length { try upload.setLength(length) }
             try receive(upTo: ceiling, append.completeness)
-        case .answer(let answer):
-            try carryOut(answer)
+        case .respond(let reply):
+            try carryOut(reply)
         }
     }
 
@@ -189,7 +189,7 @@ extension UploadOperation {
         listener.exchange = exchange
         listener.location = locationOfCreation
         listener.heartbeat = Heartbeat(progressReport, rate: request.interimRate)
-        listener.isResumable = !isCreation || request.isLocationTold
+        listener.isResumable = !isCreation || request.isLocationReported
         listener.hasSentAll = isCreation
         guard let refusal = try delivery.deliver(upload, to: listener) else { return }
         // A concatenated upload is kept because its parts identify it.
@@ -201,7 +201,7 @@ extension UploadOperation {
         }
         enqueue()
         if refusal.isOnlyLater, dialect.knowsLocked { return refuse(.finalResponsePending) }
-        if refusal.isOnlyLater, listener.isResumable { return breakOff(refusal) }
+        if refusal.isOnlyLater, listener.isResumable { return abort(refusal) }
         refuse(refusal, offset: offset)
     }
 
@@ -214,7 +214,7 @@ extension UploadOperation {
             responses,
             completing: head.fields.filter { names.contains($0.name) }
         )
-        listener.witness = exchange
+        listener.waiting = exchange
         _ = try delivery.deliverWaiting(upload, to: listener)
         enqueue()
     }
@@ -237,7 +237,9 @@ extension UploadOperation {
             offset: offset,
             location: locationOfCreation
         )
-        exchange.answer((isCreation ? final : final.toRest()).answer(with: response.content ?? []))
+        exchange.respond(
+            (isCreation ? final : final.toRest()).response(with: response.content ?? [])
+        )
     }
 }
 
@@ -256,15 +258,15 @@ extension UploadOperation {
         try upload.sync()
         if isNew { journal.accepted(upload) }
         let due = upload.nextAttempt ?? gateway.clock.now
-        answerAccepted(upload.creation, length: request.isOrdinary ? nil : offset)
+        respondAccepted(upload.creation, length: request.isOrdinary ? nil : offset)
         upload.unlock()
         gateway.deliveries.queue.add(upload.creation, due: due)
     }
 }
 
-extension Answering {
-    func answerAccepted(_ creation: UploadCreation, length: Int64?) {
-        exchange.answer(
+extension Responding {
+    func respondAccepted(_ creation: UploadCreation, length: Int64?) {
+        exchange.respond(
             responses.accepted(
                 id: creation.id,
                 resource: request.location(creation.resourcePath),
@@ -278,7 +280,7 @@ extension Request {
     /// Responds, without waiting, to a request on an upload that the queue is delivering.
     ///
     /// - Returns: false if the caller must lock the upload to respond.
-    func answersUnderWay(_ id: UploadID, _ append: UploadRequest.Append? = nil) -> Bool {
+    func respondsUnderWay(_ id: UploadID, _ append: UploadRequest.Append? = nil) -> Bool {
         do throws(SpoolError) {
             guard route.settings.reply == .accepted,
                 let summary = try gateway.spool.lookAtPromised(id),
@@ -293,15 +295,15 @@ extension Request {
             if let append {
                 guard
                     state.decide(append, dialect: dialect, limits: route.settings.limits)
-                        == .answer(.accepted)
+                        == .respond(.accepted)
                 else { return false }
-                answerAccepted(creation, length: state.offset)
+                respondAccepted(creation, length: state.offset)
             } else {
-                guard case .tell(let completeness) = state.decideRetrieval(dialect) else {
+                guard case .report(let completeness) = state.decideRetrieval(dialect) else {
                     return false
                 }
-                exchange.answer(
-                    responses.on(creation.head).offsetTold(
+                exchange.respond(
+                    responses.on(creation.head).offsetReported(
                         state,
                         completeness,
                         remainingAge: route.settings.limits.maxAge,
@@ -337,11 +339,11 @@ extension Request {
             case .remove:
                 try upload.remove(durably: true)
                 operation.journal.cancelled(upload)
-                exchange.answer(responses.cancelled())
+                exchange.respond(responses.cancelled())
             case .refuse(let refusal):
                 try upload.sync()
                 refuse(refusal)
-            case .breakOff: breakOff(.deliveryUnderWay)
+            case .abort: abort(.deliveryUnderWay)
             }
         }
     }

@@ -41,7 +41,7 @@ package final class SpoolClock: Sendable {
     /// The number of seconds by which the wall clock is ahead of confirmed time, or nil if the difference is normal.
     package var lead: Int64? {
         let mark = look()
-        return mark.isDoubted ? mark.lead : nil
+        return mark.isUncertain ? mark.lead : nil
     }
 
     /// How long the clocks must advance equally before the wall clock is trusted again.
@@ -137,7 +137,7 @@ struct ClockMark: Sendable, Equatable {
     var isSettled: Bool { uptime - evenSince >= Self.patience }
     /// How far the wall clock is ahead of confirmed time, in seconds.
     var lead: Int64 { wall.seconds - confirmed.seconds }
-    var isDoubted: Bool { lead > Self.tolerance }
+    var isUncertain: Bool { lead > Self.tolerance }
 
     mutating func look(boot: String, uptime: Int64, wall: WallTime) {
         // After a restart, it is unknown how long the machine was off.
@@ -147,8 +147,8 @@ struct ClockMark: Sendable, Equatable {
         if !isSameRun || abs(step) > Self.tolerance { evenSince = uptime }
         (self.boot, self.uptime, self.wall) = (boot, uptime, wall)
         let due = WallTime(seconds: confirmed.seconds + passed)
-        let isBelieved = wall.seconds - due.seconds <= Self.tolerance || isSettled
-        confirmed = isBelieved ? wall : due
+        let isTrusted = wall.seconds - due.seconds <= Self.tolerance || isSettled
+        confirmed = isTrusted ? wall : due
     }
 
     // MARK: As text

@@ -35,10 +35,10 @@ extension Spool {
     ///
     /// Uploads without content or with unreadable records are left out.
     ///
-    /// - Parameter most: the maximum number of uploads that are returned and kept in memory.
+    /// - Parameter maximum: the maximum number of uploads that are returned and kept in memory.
     /// - Returns: the uploads; a request may already be using one of them again.
     /// - Throws: `.disk` if the spool cannot be read.
-    package func newestPartial(most: Int) throws(SpoolError) -> [PartialUpload] {
+    package func newestPartial(maximum: Int) throws(SpoolError) -> [PartialUpload] {
         var newest: [PartialUpload] = []
         try walk { (found) throws(SpoolError) in
             guard found.hasRecord, found.hasData else { return }
@@ -48,7 +48,7 @@ extension Spool {
             guard let seen, !seen.isInUse, let upload = PartialUpload(seen) else { return }
             let place = newest.firstIndex { $0.lastActivity < upload.lastActivity }
             newest.insert(upload, at: place ?? newest.endIndex)
-            if newest.count > most { newest.removeLast() }
+            if newest.count > maximum { newest.removeLast() }
         }
         return newest
     }

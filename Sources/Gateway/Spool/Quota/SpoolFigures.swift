@@ -50,14 +50,14 @@ extension Spool {
     }
 
     /// The number of uploads from which on a count takes too long.
-    private static let mostRecounted = 10_000
+    private static let maximumRecounted = 10_000
 
     /// Counts all uploads and bytes if the figures may be wrong and a count is fast.
     ///
     /// - Parameter isDue: whether to count even if the figures are not known to be wrong, because another process may
     ///   have removed uploads.
     package func recount(isDue: Bool) {
-        guard isDue || room.isTooHigh, figures.uploads < Self.mostRecounted else { return }
+        guard isDue || room.isTooHigh, figures.uploads < Self.maximumRecounted else { return }
         // If the count fails, the earlier figures stay.
         try? room.count { () throws(SystemError) in try layout.census(readingRecords: true) }
     }

@@ -78,8 +78,8 @@ final class SpoolRoom: Sendable {
 
         func fault(client: Int) -> UploadBound? {
             if let total = bounds.total, known.uploads >= total { return .total(total) }
-            if let most = bounds.ofClient, known.unfinished[client, default: 0] >= most {
-                return .ofClient(most)
+            if let maximum = bounds.ofClient, known.unfinished[client, default: 0] >= maximum {
+                return .ofClient(maximum)
             }
             return nil
         }
@@ -152,8 +152,8 @@ final class SpoolRoom: Sendable {
         try look(for: count, makesFile: makesFile)
         guard let quota else { return }
         try counted { state in
-            let isOver = state.bytes >= quota || count > quota - state.bytes
-            return isOver ? overQuota(count, used: state.bytes, quota: quota) : nil
+            let exceeds = state.bytes >= quota || count > quota - state.bytes
+            return exceeds ? overQuota(count, used: state.bytes, quota: quota) : nil
         }
     }
 

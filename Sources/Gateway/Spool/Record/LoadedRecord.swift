@@ -170,7 +170,7 @@ final class CreationCache: Sendable {
     /// The maximum length of a cached text in bytes.
     static let longest = 4096
 
-    private let entries = Monitor(RecentTable<UploadID, Entry>(most: limit))
+    private let entries = Monitor(RecentTable<UploadID, Entry>(maximum: limit))
 
     /// Returns the creation of `id` and the size of its text in bytes, or nil if `bytes` do not begin with the text
     /// cached for `id`.

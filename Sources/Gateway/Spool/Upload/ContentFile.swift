@@ -10,7 +10,7 @@ import SpoolgateUploadProtocol
 /// Used by one thread. The last reference, or `close()`, releases the kernel's lock.
 package final class ContentFile {
     /// The maximum number of bytes of one upload's content that stay in memory.
-    private static let mostInMemory = 256 << 10
+    private static let maximumInMemory = 256 << 10
     /// The number of new bytes after which the kernel is asked to write them.
     private static let writeBackStep: Int64 = 2 << 20
 
@@ -90,7 +90,7 @@ package final class ContentFile {
     }
 
     /// Adopts the size and modification time in `found`, the opened file's status; nil if the file is missing.
-    func believe(_ found: FileStatus?) {
+    func trust(_ found: FileStatus?) {
         size = found?.size ?? record.state.sizeWithoutFile
         mayBeShared = found?.names ?? 0 > 1
         writtenBack = size
@@ -112,7 +112,7 @@ package final class ContentFile {
         let count = Int64(bytes.byteCount)
         let isSmall =
             isNamed && data == nil && record.state.durable == nil
-            && size + count <= Self.mostInMemory
+            && size + count <= Self.maximumInMemory
         if isSmall, try spool.room.takeMemory(count) {
             // Avoids copying fast content later; a slow client's content only takes the memory it needs.
             if memory.isEmpty, let length = record.state.length, length <= 2 * count {
@@ -346,7 +346,7 @@ package final class ContentFile {
 package final class BufferPool: Sendable {
     /// The size of a buffer in bytes, and so the most that is written at once.
     private static let capacity = 1 << 20
-    private static let most = 16
+    private static let maximum = 16
 
     /// An unused buffer in the pool.
     ///
@@ -381,7 +381,7 @@ package final class BufferPool: Sendable {
         buffer.removeAll()
         let buffer = Parked(buffer: buffer)
         parked.update { parked in
-            if parked.count < Self.most { parked.append(buffer) }
+            if parked.count < Self.maximum { parked.append(buffer) }
         }
     }
 }

@@ -95,19 +95,19 @@ extension Upload {
     ///   instead (for example, to make names durable too).
     /// - Throws: the errors of `append(_:)`; no sync was then started.
     package func beginSync(ringing alarm: Alarm) throws(SpoolError) -> Bool {
-        guard isReceiving, creation.promise == .powerCut, isPromised, !isContentInDoubt,
+        guard isReceiving, creation.promise == .powerCut, isPromised, !isContentUncertain,
             offsetSync == nil, record.state.verified == nil
         else { return false }
         try store()
         let offset = content.size
-        guard let data = content.data, !files.areNamesInDoubt, record.state.durable != offset,
+        guard let data = content.data, !files.areNamesUncertain, record.state.durable != offset,
             let write = record.prepare({ $0.durable = offset })
         else { return false }
         expectPromise()
         let file = try spool.onDisk { () throws(SystemError) in try record.open() }
         let sync = OffsetSync(of: data, at: offset, write, in: file, on: spool.disk)
         offsetSync = sync
-        spool.runBeside {
+        spool.runInBackground {
             sync.run()
             alarm.ring()
         }
@@ -133,7 +133,7 @@ extension Upload {
         switch end {
         case .durable: record.finish(sync.write)
         case .contentFailed(let error):
-            try doubtContent()
+            try distrustContent()
             throw spool.failure(error)
         case .writeFailed(let error):
             record.takeBack(sync.write, wasWritten: false)

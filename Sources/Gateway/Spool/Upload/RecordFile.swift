@@ -14,7 +14,7 @@ final class RecordFile {
     let id: UploadID
     /// Whether there is a record file; without one, nothing is written.
     let isThere: Bool
-    /// The current state, which is that of a new upload until `believe(_:_:)` adopts another.
+    /// The current state, which is that of a new upload until `trust(_:_:)` adopts another.
     private(set) var state: RecordState
     private var creationEnd: Int64
     var lastActivity: WallTime
@@ -70,7 +70,7 @@ final class RecordFile {
 
     // MARK: Reading
 
-    /// Reads the record; `believe(_:_:)` then adopts it.
+    /// Reads the record; `trust(_:_:)` then adopts it.
     ///
     /// - Parameter status: the file's status, which must be read after the file was locked.
     /// - Returns: the record, or the reason why it is unreadable.
@@ -88,7 +88,7 @@ final class RecordFile {
         }
     }
 
-    func believe(_ loaded: LoadedRecord, _ status: FileStatus) {
+    func trust(_ loaded: LoadedRecord, _ status: FileStatus) {
         state = loaded.state
         // After a power failure, everything that can be read is on the disk. In a shared spool, the other writer may
         // have crashed on this host, whose kernel still has unwritten data.
@@ -106,7 +106,7 @@ final class RecordFile {
     /// Adopts the previous state if the file still contains it, and returns whether it does.
     ///
     /// The next state written then replaces the newest one.
-    func believeOlder() throws(SpoolError) -> Bool {
+    func trustOlder() throws(SpoolError) -> Bool {
         let older = try spool.onDisk { () throws(SystemError) in
             try LoadedRecord.state(before: state, in: try open(), of: id)
         }
@@ -241,7 +241,7 @@ final class RecordFile {
     /// there is enough space.
     func writePart(
         _ bytes: [UInt8],
-        beside other: Range<Int64>?,
+        avoiding other: Range<Int64>?,
         isReplacement: Bool
     ) throws(SpoolError) -> Range<Int64> {
         func next(_ end: Int64) -> Int64 {

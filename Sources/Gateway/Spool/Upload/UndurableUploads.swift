@@ -94,7 +94,7 @@ final class SyncedStates: Sendable {
     /// A dropped entry only costs one more sync.
     private static let limit = 1 << 16
 
-    private let sequences = Monitor(RecentTable<UploadID, UInt64>(most: limit))
+    private let sequences = Monitor(RecentTable<UploadID, UInt64>(maximum: limit))
 
     /// Returns whether the state `sequence` of `id` is known to be durable.
     func contains(_ id: UploadID, _ sequence: UInt64) -> Bool {

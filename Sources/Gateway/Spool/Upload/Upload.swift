@@ -25,7 +25,7 @@ package final class Upload {
     package var mayBeProcessed: Bool
     var isUnlocked = false
     /// Whether a sync failed and the content that may be lost has not been cut off yet.
-    private(set) var isContentInDoubt = false
+    private(set) var isContentUncertain = false
     /// The sync that runs while content is received; nil if none was started.
     var offsetSync: OffsetSync?
 
@@ -42,7 +42,7 @@ package final class Upload {
 
     /// The maximum number of bytes of an upload without a record that stay in the receiving buffer; larger content is
     /// moved to a file.
-    package static let mostInBuffer = 128 << 10
+    package static let maximumInBuffer = 128 << 10
 
     /// Whether the upload has a record.
     ///
@@ -122,7 +122,7 @@ package final class Upload {
         until deadline: Deadline
     ) throws(SpoolError) -> Bool {
         guard try content.takeBack(count, until: deadline) else { return false }
-        if isContentInDoubt, queue != .active { try forgetUndurable() }
+        if isContentUncertain, queue != .active { try forgetUndurable() }
         guard errno == 0 else {
             throw spool.failure(
                 SystemError(call: "pwritev", subject: content.path, errno: errno)
@@ -164,7 +164,7 @@ package final class Upload {
             expectPromise()
         }
         // The names must be durable before a slot says that the offset is.
-        if files.areNamesInDoubt { try files.syncNames() }
+        if files.areNamesUncertain { try files.syncNames() }
         if isDurable {
             try record.sync()
         } else {
@@ -316,12 +316,12 @@ package final class Upload {
     func syncContent() throws(SpoolError) {
         guard let data = content.data else { return }
         do throws(SystemError) {
-            guard !isContentInDoubt else {
+            guard !isContentUncertain else {
                 throw SystemError(call: "fdatasync", subject: data.subject, errno: SystemError.lost)
             }
             try spool.disk.sync(data)
         } catch {
-            try doubtContent()
+            try distrustContent()
             throw spool.failure(error)
         }
     }
@@ -331,8 +331,8 @@ package final class Upload {
     /// The kernel treats the lost pages as clean, so the next sync would succeed without them. The client still has the
     /// content. During an attempt, the content is kept, but no later sync is trusted. Content that the web server is
     /// writing is cut off when its loan ends.
-    func doubtContent() throws(SpoolError) {
-        isContentInDoubt = true
+    func distrustContent() throws(SpoolError) {
+        isContentUncertain = true
         guard queue != .active else { return }
         if content.lent == nil { try forgetUndurable() } else { try markUndurable() }
     }
@@ -352,7 +352,7 @@ package final class Upload {
             end()
             throw .corrupt(id, reason: "its content could be neither made durable nor truncated")
         }
-        isContentInDoubt = false
+        isContentUncertain = false
     }
 
     /// Records that content that is not durable must be cut off, in case this process crashes first.

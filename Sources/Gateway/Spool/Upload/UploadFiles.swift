@@ -62,11 +62,11 @@ struct UploadFiles {
         let read = try record.read(status)
         var found = try content.open()
         if case .success(let loaded) = read {
-            record.believe(loaded, status)
+            record.trust(loaded, status)
             if let data = content.data, let status = found, let durable = state.durable {
                 found = try settled(data, status, size: durable, waits: waits)
             }
-            content.believe(found)
+            content.trust(found)
         }
         if spool.isShared { spool.settling.remove(id) }
         return read
@@ -95,7 +95,7 @@ struct UploadFiles {
 
     // MARK: Names
 
-    var areNamesInDoubt: Bool { record.state.durable ?? 0 == 0 || content.mayBeShared }
+    var areNamesUncertain: Bool { record.state.durable ?? 0 == 0 || content.mayBeShared }
 
     func syncNames() throws(SpoolError) {
         try spool.onDisk { () throws(SystemError) in
@@ -159,7 +159,7 @@ struct UploadFiles {
     /// - Throws: `.corrupt` after the record was moved to `corrupt`.
     func repair(_ loaded: LoadedRecord) throws(SpoolError) -> Repair {
         let isForeign = state.writer != spool.writer
-        let fault = isForeign ? try believeOlderState() : nil
+        let fault = isForeign ? try trustOlderState() : nil
         let repair = Repair(
             state: state,
             dataSize: content.data == nil ? nil : content.size,
@@ -188,9 +188,9 @@ struct UploadFiles {
     /// Adopts the previous state if a power failure has destroyed bytes to which the newest state refers.
     ///
     /// - Returns: the reason why needed bytes cannot be read; nil if they can.
-    private func believeOlderState() throws(SpoolError) -> UnreadableRecord? {
+    private func trustOlderState() throws(SpoolError) -> UnreadableRecord? {
         guard let fault = try partFault() else { return nil }
-        guard try record.believeOlder() else { return fault }
+        guard try record.trustOlder() else { return fault }
         content.forgetWithoutFile()
         return try partFault()
     }

@@ -32,13 +32,13 @@ final class Bucket: Sendable {
     func attempt(_ request: UpstreamRequest, sink: any ResponseSink) -> AttemptOutcome {
         let purpose = request.purpose(at: "s3:\(address.endpoint)/\(address.name)")
         guard let upload = request.upload else {
-            return Response.onlyUploads.give(to: sink, answering: request, purpose: purpose)
+            return Response.onlyUploads.give(to: sink, respondingTo: request, purpose: purpose)
         }
         let object = BucketObject(upload, request, at: address, settings)
         do throws(NotStored) {
             let key: AccessKey
             do throws(AccessKeyFault) { key = try settings.accessKey } catch {
-                throw NotStored(outcome: .putOff(reason: "\(purpose): \(error.reason)"))
+                throw NotStored(outcome: .deferred(reason: "\(purpose): \(error.reason)"))
             }
             let requests = BucketRequests(
                 object: object,
@@ -53,7 +53,7 @@ final class Bucket: Sendable {
             return error.outcome
         }
         return Response.stored(upload, name: object.name, length: object.length)
-            .give(to: sink, answering: request, purpose: purpose)
+            .give(to: sink, respondingTo: request, purpose: purpose)
     }
 
     private func store(
@@ -117,7 +117,7 @@ extension BucketAddress {
         do throws(AccessKeyFault) { key = try settings.bucket.accessKey } catch {
             return error.reason
         }
-        let answer = BucketAnswer {}
+        let response = BucketResponse {}
         let outcome = Bucket(self, settings).send(
             .get,
             "\(root(settings.bucket.style))?list-type=2&max-keys=1",
@@ -126,11 +126,11 @@ extension BucketAddress {
             signedAs: .none,
             by: key,
             unsigned: [],
-            to: answer
+            to: response
         )
-        guard outcome == .answered else { return outcome.reason }
-        if answer.isDone || answer.error == "AccessDenied" { return nil }
-        return answer.refusal(name).outcome.reason
+        guard outcome == .responded else { return outcome.reason }
+        if response.isDone || response.error == "AccessDenied" { return nil }
+        return response.refusal(name).outcome.reason
     }
 }
 
@@ -162,8 +162,8 @@ struct BucketRequests {
         unsigned: [HTTPField] = [],
         content: UpstreamContent = .none,
         digest: [UInt8]? = nil
-    ) throws(NotStored) -> BucketAnswer {
-        let answer = BucketAnswer(meanwhile: onProgress)
+    ) throws(NotStored) -> BucketResponse {
+        let response = BucketResponse(meanwhile: onProgress)
         let outcome = bucket.send(
             method,
             object.path + query,
@@ -173,10 +173,10 @@ struct BucketRequests {
             by: key,
             // A proxy may append to `Via`.
             unsigned: unsigned + via,
-            to: answer
+            to: response
         )
-        guard outcome == .answered else { throw NotStored(outcome: outcome) }
-        return answer
+        guard outcome == .responded else { throw NotStored(outcome: outcome) }
+        return response
     }
 
     /// Decides whether the content is signed by its SHA-256 or not at all.
@@ -211,15 +211,15 @@ struct BucketRequests {
     func put(_ content: UpstreamContent) throws(NotStored) {
         var fields = object.fields
         fields.append(contentsOf: Self.onlyNew)
-        let answer = try send(
+        let response = try send(
             .put,
             fields,
             unsigned: object.unsigned,
             content: content,
             digest: object.digest
         )
-        if answer.status == 412 { return try requireThere() }
-        guard answer.isDone else { throw answer.refusal(purpose) }
+        if response.status == 412 { return try requireThere() }
+        guard response.isDone else { throw response.refusal(purpose) }
     }
 
     /// Whether the upload is already stored; also false if the access key does not permit reading the object.
@@ -228,14 +228,14 @@ struct BucketRequests {
     ///
     /// - Throws: `NotStored` if a different object has the upload's key.
     func isThere() throws(NotStored) -> Bool {
-        let answer = try send(.head)
-        guard answer.isDone else { return false }
-        guard answer.head?.fields[.amzMetaUpload] == "\(object.id)",
-            answer.contentLength == object.length
+        let response = try send(.head)
+        guard response.isDone else { return false }
+        guard response.head?.fields[.amzMetaUpload] == "\(object.id)",
+            response.contentLength == object.length
         else {
             let reason =
                 "\(purpose): object \(object.path) exists and is not this upload; move it away"
-            throw NotStored(outcome: .putOff(reason: reason))
+            throw NotStored(outcome: .deferred(reason: reason))
         }
         return true
     }
@@ -245,6 +245,6 @@ struct BucketRequests {
         let reason =
             "\(purpose): object \(object.path) exists and cannot be read; allow the key in s3.credentials to read "
             + "objects there (s3:GetObject)"
-        throw NotStored(outcome: .putOff(reason: reason))
+        throw NotStored(outcome: .deferred(reason: reason))
     }
 }

@@ -26,7 +26,7 @@ struct BucketObject {
     private static let describing: [HTTPField.Name] = [
         .contentType, .contentEncoding, .contentLanguage,
     ]
-    private static let mostOfKey = 1024
+    private static let maximumKeySize = 1024
 
     /// Describes the object of an upload.
     ///
@@ -38,10 +38,10 @@ struct BucketObject {
         _ settings: BucketSettings
     ) {
         id = upload
-        let told = request.knownFacts.name
+        let stated = request.knownFacts.name
         let start = "\(address.prefix.isEmpty ? "" : address.prefix + "/")\(upload)-"
-        name = told.stored(
-            atMost: min(ClientFileName.mostStored, Self.mostOfKey - start.utf8.count)
+        name = stated.stored(
+            upTo: min(ClientFileName.maximumStored, Self.maximumKeySize - start.utf8.count)
         )
         path =
             (settings.style == .path ? address.root(.path) : "")
@@ -53,7 +53,7 @@ struct BucketObject {
             // The upload must not fail for a value that cannot be signed.
             fields[name] = request.fields[name].flatMap(\.asSigned)
         }
-        let disposition = request.fields[.contentDisposition]?.disposition(of: told)
+        let disposition = request.fields[.contentDisposition]?.disposition(of: stated)
         if let disposition, disposition.asSigned != disposition {
             unsigned = [HTTPField(name: .contentDisposition, value: disposition)]
         } else {

@@ -14,7 +14,7 @@ struct MultipartUpload {
     private let partSize: Int64
 
     /// The maximum number of parts of an object (Amazon S3, multipart upload limits).
-    private static let mostParts: Int64 = 10_000
+    private static let maximumParts: Int64 = 10_000
 
     /// `content` must be a file larger than one part.
     init(_ requests: BucketRequests, _ content: UpstreamContent) {
@@ -27,7 +27,7 @@ struct MultipartUpload {
     ///
     /// The last part may be smaller.
     static func partSize(of length: Int64, wanted: Int64) -> Int64 {
-        max(wanted, (length + mostParts - 1) / mostParts)
+        max(wanted, (length + maximumParts - 1) / maximumParts)
     }
 
     func store() throws(NotStored) {
@@ -48,7 +48,7 @@ struct MultipartUpload {
 
     /// Returns the ID that the store assigned to the upload.
     private func begin() throws(NotStored) -> String {
-        let answer = try repeating { () throws(NotStored) in
+        let response = try repeating { () throws(NotStored) in
             try requests.send(
                 .post,
                 query: "?uploads=",
@@ -56,8 +56,8 @@ struct MultipartUpload {
                 unsigned: requests.object.unsigned
             )
         }
-        guard answer.isDone else { throw answer.refusal(requests.purpose) }
-        guard let name = answer.element("UploadId") else { throw nonsense("no UploadId") }
+        guard response.isDone else { throw response.refusal(requests.purpose) }
+        guard let name = response.element("UploadId") else { throw nonsense("no UploadId") }
         return PercentText.encode(name)
     }
 
@@ -65,17 +65,17 @@ struct MultipartUpload {
     private func sendPart(after count: Int, of upload: String) throws(NotStored) -> String {
         let start = Int64(count) * partSize
         let length = min(partSize, requests.object.length - start)
-        let answer = try repeating { () throws(NotStored) in
+        let response = try repeating { () throws(NotStored) in
             try requests.send(
                 .put,
                 query: "?partNumber=\(count + 1)&uploadId=\(upload)",
                 content: content.part(from: start, length)
             )
         }
-        guard answer.isDone else {
-            throw answer.refusal("\(requests.purpose), part \(count + 1)")
+        guard response.isDone else {
+            throw response.refusal("\(requests.purpose), part \(count + 1)")
         }
-        guard let tag = answer.head?.fields[.eTag],
+        guard let tag = response.head?.fields[.eTag],
             tag.utf8.allSatisfy({ (0x21...0x7e).contains($0) && !"<>&".utf8.contains($0) })
         else { throw nonsense("no ETag for part \(count + 1)") }
         return tag
@@ -86,7 +86,7 @@ struct MultipartUpload {
             "<Part><PartNumber>\(index + 1)</PartNumber><ETag>\(tag)</ETag></Part>"
         }
         let list = "<CompleteMultipartUpload>\(parts.joined())</CompleteMultipartUpload>"
-        let answer = try repeating { () throws(NotStored) in
+        let response = try repeating { () throws(NotStored) in
             try requests.send(
                 .post,
                 query: "?uploadId=\(upload)",
@@ -94,31 +94,31 @@ struct MultipartUpload {
                 content: .bytes(Array(list.utf8))
             )
         }
-        if answer.isDone { return }
+        if response.isDone { return }
         // A failing store may have assembled the object nevertheless, and then no longer knows the parts.
-        if answer.status == 404, try requests.isThere() { return }
-        if (300..<500).contains(answer.status) { abort(upload) }
-        if answer.status == 412 { return try requests.requireThere() }
-        throw answer.refusal("\(requests.purpose), completing")
+        if response.status == 404, try requests.isThere() { return }
+        if (300..<500).contains(response.status) { abort(upload) }
+        if response.status == 412 { return try requests.requireThere() }
+        throw response.refusal("\(requests.purpose), completing")
     }
 
     /// Calls `send`, and calls it again after temporary failures.
     ///
     /// The request must be safe to repeat.
     private func repeating(
-        _ send: () throws(NotStored) -> BucketAnswer
-    ) throws(NotStored) -> BucketAnswer {
+        _ send: () throws(NotStored) -> BucketResponse
+    ) throws(NotStored) -> BucketResponse {
         for pause in requests.pauses {
-            let asked: Duration
+            let requested: Duration
             do throws(NotStored) {
-                let answer = try send()
-                guard answer.asksToRepeat else { return answer }
-                asked = answer.retryAfter.map { .seconds($0) } ?? .zero
+                let response = try send()
+                guard response.mayBeRepeated else { return response }
+                requested = response.retryAfter.map { .seconds($0) } ?? .zero
             } catch {
                 guard error.outcome.isPassing else { throw error }
-                asked = .zero
+                requested = .zero
             }
-            requests.wait(max(pause, min(asked, Self.longestPause)))
+            requests.wait(max(pause, min(requested, Self.longestPause)))
         }
         return try send()
     }
@@ -133,7 +133,7 @@ struct MultipartUpload {
 
     private func nonsense(_ what: String) -> NotStored {
         let reason = "\(requests.purpose): the store sent \(what); check which server listens there"
-        return NotStored(outcome: .putOff(reason: reason))
+        return NotStored(outcome: .deferred(reason: reason))
     }
 }
 
@@ -142,8 +142,8 @@ extension AttemptOutcome {
     fileprivate var isPassing: Bool {
         switch self {
         case .notReached(_, let timedOut), .indeterminate(_, let timedOut): !timedOut
-        case .answered, .notTried, .noRoom, .putOff, .redirected, .notForwarded, .abandoned,
-            .unheard:
+        case .responded, .notTried, .noRoom, .deferred, .redirected, .notForwarded, .abandoned,
+            .undelivered:
             false
         }
     }

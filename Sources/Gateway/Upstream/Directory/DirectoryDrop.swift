@@ -31,7 +31,7 @@ struct DirectoryDrop {
                     try store(request, upload, facts, as: name, sink)
                 }
             }
-            return response.give(to: sink, answering: request, purpose: purpose)
+            return response.give(to: sink, respondingTo: request, purpose: purpose)
         } catch let error as SystemError where error.isFull {
             return .noRoom(reason: "\(purpose): \(error); \(error.roomRemedy)")
         } catch let error as SystemError {
@@ -63,7 +63,7 @@ struct DirectoryDrop {
         }
         let record = JSON.object([
             ("id", .string("\(upload)")),
-            ("name", .string(facts.name.told)),
+            ("name", .string(facts.name.stated)),
             ("file", .string(file)),
             ("method", .string(request.method.rawValue)),
             ("target", .string(request.target)),

@@ -15,12 +15,12 @@ package struct ClientFileName: Sendable, Equatable {
 
     /// The client's name after its last slash or backslash, which may be any text; `unnamed` if the client sent no
     /// name.
-    package let told: String
+    package let stated: String
 
     /// Finds the name in the request target and fields of a creation.
     package init(target: String, fields: HTTPFields) {
         let disposition = fields[.contentDisposition].flatMap { Disposition($0).fileName }
-        told =
+        stated =
             [disposition, UploadMetadata(fields)["filename"], Self.lastSegment(target)].lazy
             .compactMap { $0.flatMap(Self.lastPart) }.first ?? Self.unnamed
     }
@@ -38,12 +38,12 @@ package struct ClientFileName: Sendable, Equatable {
     ///
     /// An identity, a hyphen, the extension of a record and the affixes of an incomplete file fill the rest of 255
     /// bytes (NAME_MAX).
-    package static let mostStored = 255 - 27 - ".json".utf8.count - "..part".utf8.count
+    package static let maximumStored = 255 - 27 - ".json".utf8.count - "..part".utf8.count
 
     /// The name of a stored file or object: UTF-8 without control characters, 1 to `limit` bytes.
     ///
     /// It is shortened before its extension, does not begin with a dot or a hyphen, and does not end in `.json`.
-    package func stored(atMost limit: Int = mostStored) -> String {
+    package func stored(upTo limit: Int = maximumStored) -> String {
         Self.fit(printable, to: limit)
     }
 
@@ -63,12 +63,12 @@ package struct ClientFileName: Sendable, Equatable {
     }
 
     private var plainBytes: [UInt8] {
-        told.utf8.map { $0.isUnreserved && $0 != UInt8(ascii: "~") ? $0 : UInt8(ascii: "_") }
+        stated.utf8.map { $0.isUnreserved && $0 != UInt8(ascii: "~") ? $0 : UInt8(ascii: "_") }
     }
 
     private var printable: String {
         var kept = String.UnicodeScalarView()
-        for scalar in told.unicodeScalars where !scalar.isUnprintable { kept.append(scalar) }
+        for scalar in stated.unicodeScalars where !scalar.isUnprintable { kept.append(scalar) }
         return String(kept)
     }
 

@@ -193,7 +193,7 @@ package enum UpstreamFields {
     ///
     /// The file's name becomes `Content-Disposition` (RFC 6266, RFC 8187), and its type `Content-Type`. Each other pair
     /// becomes a percent-encoded field if `policy` enables that.
-    package static func tell(
+    package static func add(
         _ metadata: UploadMetadata,
         name: ClientFileName,
         in fields: inout HTTPFields,
@@ -213,7 +213,7 @@ package enum UpstreamFields {
             removed.contains(HTTPField.Name.contentType.canonicalName)
             || policy.set.contains { $0.name == .contentType }
             || policy.strip.contains(.contentType)
-        if !isOthers, let type = metadata.type(beside: own), type != own {
+        if !isOthers, let type = metadata.type(with: own), type != own {
             fields[.contentType] = type
         }
         guard let prefix = policy.metadataPrefix else { return }

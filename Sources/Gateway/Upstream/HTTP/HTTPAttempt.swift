@@ -40,14 +40,14 @@ final class HTTPAttempt: CurlTransfer {
     /// connection.
     private(set) var mayKeepConnection = false
     /// Whether the upstream responded before it received the whole request.
-    private var isAnsweredEarly = false
+    private var hasEarlyResponse = false
     private var authenticatesConnection = false
     /// Whether libcurl was called; false if the request could not be prepared.
     private(set) var wasTried = false
     var canGoElsewhere: Bool { source?.canRestart ?? true }
 
     private var deadline = Deadline.after(.zero)
-    private var lastSeen: (uploaded: Int64, unsent: Int32, isSending: Bool) = (0, 0, true)
+    private var lastProgress: (uploaded: Int64, unsent: Int32, isSending: Bool) = (0, 0, true)
     /// When to call the sink next and check how many bytes the socket has not sent.
     private var nextLook = Deadline.after(.zero)
     /// The minimum interval between these calls, because libcurl reports more often.
@@ -109,10 +109,10 @@ final class HTTPAttempt: CurlTransfer {
         let outcome = outcome(connection.perform(for: self))
         // A failed transfer may leave its buffer behind, and the handle then refuses options forever (7.88). The
         // credentials of one client must never apply to the request of another.
-        let isWhole = outcome == .answered || reading.redirect != nil && reading.isWhole
+        let isWhole = outcome == .responded || reading.redirect != nil && reading.isWhole
         mayKeepConnection =
             isWhole && !authenticatesConnection && !reading.authenticatesConnection
-        connection.isSpent = isAnsweredEarly
+        connection.isSpent = hasEarlyResponse
         // libcurl counts repetitions over all transfers of a handle, and gives up at the sixth (`Curl_retry_request`).
         if starts > 1 { connection.reset() }
         return outcome
@@ -164,7 +164,7 @@ final class HTTPAttempt: CurlTransfer {
         starts += 1
         connection.context.forgetLastWords()
         deadline = .after(stallTimeout)
-        lastSeen = (0, 0, true)
+        lastProgress = (0, 0, true)
         if isSentInPieces { connection.context.cork() }
         return true
     }
@@ -227,19 +227,20 @@ final class HTTPAttempt: CurlTransfer {
         // Without progress, only the timeouts need a check.
         let isSending = isSending(uploaded)
         let isDue = nextLook.hasPassed
-        guard isDue || uploaded != lastSeen.uploaded || isSending != lastSeen.isSending else {
+        guard isDue || uploaded != lastProgress.uploaded || isSending != lastProgress.isSending
+        else {
             return true
         }
-        if isDue { tellSink() }
-        let seen = (uploaded, isDue ? connection.context.unsent : lastSeen.unsent, isSending)
-        if seen != lastSeen {
-            lastSeen = seen
+        if isDue { reportToSink() }
+        let seen = (uploaded, isDue ? connection.context.unsent : lastProgress.unsent, isSending)
+        if seen != lastProgress {
+            lastProgress = seen
             progressed()
         }
         guard deadline.hasPassed else { return true }
         stopReason = .indeterminate(
             reason: reasons.silence(
-                sent: lastSeen.isSending ? lastSeen.uploaded : nil,
+                sent: lastProgress.isSending ? lastProgress.uploaded : nil,
                 hasHead: reading.hasFinalHead
             ),
             timedOut: true
@@ -251,7 +252,7 @@ final class HTTPAttempt: CurlTransfer {
     ///
     /// The time of this call does not count towards the upstream's timeouts. Not called while connecting, because
     /// libcurl's connect timeout would include the sink's time.
-    private func tellSink() {
+    private func reportToSink() {
         let left = deadline.remaining
         sink.onProgress()
         deadline = .after(left)
@@ -276,7 +277,7 @@ final class HTTPAttempt: CurlTransfer {
     }
 
     private func progressed() {
-        deadline = .after(lastSeen.isSending ? stallTimeout : responseTimeout)
+        deadline = .after(lastProgress.isSending ? stallTimeout : responseTimeout)
     }
 
     // MARK: Receiving
@@ -288,9 +289,9 @@ final class HTTPAttempt: CurlTransfer {
         guard reading.headCount > heads else { return keep(outcome) }
         if reading.hasFinalHead {
             // The upstream may take the rest of the content for the next request.
-            isAnsweredEarly = !isWritten(connection.uploaded) || connection.context.unsent > 0
+            hasEarlyResponse = !isWritten(connection.uploaded) || connection.context.unsent > 0
             // The socket's buffers may hold content that a server refused without reading it.
-            if reading.isRefusal, wholeLength != nil || source != nil { isAnsweredEarly = true }
+            if reading.isRefusal, wholeLength != nil || source != nil { hasEarlyResponse = true }
         }
         progressed()
         return keep(outcome)
@@ -306,27 +307,27 @@ final class HTTPAttempt: CurlTransfer {
         return reason == nil
     }
 
-    var awaitsAnswer: Bool { starts > 0 && !reading.hasFinalHead && !isSecure }
+    var awaitsResponse: Bool { starts > 0 && !reading.hasFinalHead && !isSecure }
 
     /// Reads the response of an upstream that closed the connection before it read the whole request.
     ///
     /// Necessary because libcurl stops reading after a failed write.
-    func hearLastWords() {
-        guard awaitsAnswer else { return }
-        isAnsweredEarly = true
+    func receiveLastResponse() {
+        guard awaitsResponse else { return }
+        hasEarlyResponse = true
         _ = keep(reading.takeWhole(connection.context.lastWords))
     }
 
     // MARK: The final response
 
     private func outcome(_ end: CurlEnd) -> AttemptOutcome {
-        if end == .sendFailed { hearLastWords() }
+        if end == .sendFailed { receiveLastResponse() }
         if let target = reading.redirect {
             return .redirected(to: target)
         }
         if let stopReason { return stopReason }
         // A complete response counts even if the upstream then stopped reading the request.
-        if reading.isWhole || reading.hasFinalHead && end == .whole { return .answered }
+        if reading.isWhole || reading.hasFinalHead && end == .whole { return .responded }
         if end == .whole {
             return .indeterminate(
                 reason:
@@ -357,7 +358,7 @@ final class HTTPAttempt: CurlTransfer {
         // libcurl reports these if it may not, or cannot, repeat the request on a second connection.
         let isClosed = end == .stopped || end == .noConnection
         return .indeterminate(
-            reason: reasons.unanswered(isClosed ? "the kept connection was closed" : text),
+            reason: reasons.withoutResponse(isClosed ? "the kept connection was closed" : text),
             timedOut: timedOut
         )
     }

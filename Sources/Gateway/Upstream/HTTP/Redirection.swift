@@ -58,7 +58,7 @@ package struct Redirection: Sendable, Equatable {
     /// What a redirect says about the request.
     package enum Kind: Sendable, Equatable {
         /// The application has processed the request, or names its own other place for it.
-        case answer
+        case response
         /// The application wants other credentials.
         case login
         /// The redirect leaves the application's hosts, so that another party may have sent it.
@@ -98,10 +98,10 @@ package struct Redirection: Sendable, Equatable {
         if isIncluded(rules.login) {
             (kind, isListed) = (.login, true)
         } else if isIncluded(rules.success) {
-            (kind, isListed) = (.answer, true)
+            (kind, isListed) = (.response, true)
         } else {
             let isOwn = host.map { host in hosts().contains { Self.host(of: $0) == host } } ?? true
-            (kind, isListed) = (isOwn ? .answer : .elsewhere, false)
+            (kind, isListed) = (isOwn ? .response : .elsewhere, false)
         }
     }
 
@@ -150,7 +150,7 @@ package struct Redirection: Sendable, Equatable {
         of reference: String,
         from target: String,
         at location: UpstreamLocation,
-        toldHost host: String?
+        statedHost host: String?
     ) -> String? {
         let rest = reference.prefix { $0 != "#" }
         guard rest.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f }) else { return nil }
@@ -160,8 +160,8 @@ package struct Redirection: Sendable, Equatable {
                 return relative(url.path, to: location.basePath)
             }
             // The path is the web server's, without the base path.
-            let isTold = AbsoluteURL("\(url.origin[0])://\(host ?? "")")?.origin == url.origin
-            return isTold ? withoutDots(url.path) : nil
+            let isReported = AbsoluteURL("\(url.origin[0])://\(host ?? "")")?.origin == url.origin
+            return isReported ? withoutDots(url.path) : nil
         }
         let base = location.basePath + target.prefix { $0 != "?" }
         if rest.isEmpty { return target }

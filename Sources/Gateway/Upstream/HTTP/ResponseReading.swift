@@ -73,8 +73,8 @@ final class ResponseReading {
             redirect = redirect(in: head)
             if redirect != nil { return nil }
             // A response to HEAD contains the length of the response to GET (RFC 9110 §9.3.2).
-            let told = Self.hasNoContent(head) ? nil : contentLength
-            return pass { try sink.receive(head: head, contentLength: told) }
+            let stated = Self.hasNoContent(head) ? nil : contentLength
+            return pass { try sink.receive(head: head, contentLength: stated) }
         }
     }
 
@@ -96,7 +96,7 @@ final class ResponseReading {
             of: reference,
             from: request.target,
             at: reasons.location,
-            toldHost: request.fields[.host]
+            statedHost: request.fields[.host]
         )
     }
 
@@ -136,8 +136,8 @@ final class ResponseReading {
         return nil
     }
 
-    private func contentToCome(_ head: ResponseHead, _ told: Int64?) -> Int64? {
-        Self.hasNoContent(head) || method == .head ? 0 : told
+    private func contentToCome(_ head: ResponseHead, _ stated: Int64?) -> Int64? {
+        Self.hasNoContent(head) || method == .head ? 0 : stated
     }
 
     private static func hasNoContent(_ head: ResponseHead) -> Bool {
@@ -149,7 +149,7 @@ final class ResponseReading {
             try body()
             return nil
         } catch {
-            return .unheard(
+            return .undelivered(
                 reason: "\(reasons.purpose): cannot relay the response: \(error)"
             )
         }

@@ -12,7 +12,7 @@ package import SpoolgateUploadProtocol
 package final class WholeResponse: ResponseSink {
     package private(set) var head: ResponseHead?
     private(set) var content: [UInt8] = []
-    private var isOverCap = false
+    private var exceedsCap = false
     private let cap: Int
     private let deadline: Deadline
     private let meanwhile: () -> Void
@@ -35,7 +35,7 @@ package final class WholeResponse: ResponseSink {
     package var response: Response? {
         guard let head else { return nil }
         var fields = UpstreamFields.relayed(head.fields)
-        if isOverCap {
+        if exceedsCap {
             for name in [HTTPField.Name.contentType, .contentEncoding] { fields[name] = nil }
         }
         return Response(ResponseHead(status: head.status, fields: fields), content: content)
@@ -54,9 +54,9 @@ package final class WholeResponse: ResponseSink {
     package func receive(content part: RawSpan) throws {
         guard !deadline.hasPassed else { throw TooSlow() }
         if content.count + part.byteCount > cap {
-            isOverCap = true
+            exceedsCap = true
             content = []
         }
-        if !isOverCap { part.withUnsafeBytes { content.append(contentsOf: $0) } }
+        if !exceedsCap { part.withUnsafeBytes { content.append(contentsOf: $0) } }
     }
 }

@@ -6,5 +6,5 @@ let request = HTTPClientRequest(url: CommandLine.arguments[1])
 let response = try await HTTPClient.shared.execute(request, timeout: .seconds(60))
 let length = response.headers.first(name: "Content-Length").flatMap { Int64($0) }
 let body = Upload.Body.stream(response.body.map { $0.readableBytesView }, length: length)
-let answer = try await Upload(body, to: CommandLine.arguments[2]).run()
-print("accepted: \(answer.status.code)")
+let response = try await Upload(body, to: CommandLine.arguments[2]).run()
+print("accepted: \(response.status.code)")
