@@ -83,13 +83,6 @@ let package = Package(
                 .enableWarning("all"), .enableWarning("extra"), .treatAllWarnings(as: .error),
             ]
         ),
-        .target(
-            name: "CSpoolgateBuild",
-            path: "Sources/Base/CBuild",
-            cSettings: [
-                .enableWarning("all"), .enableWarning("extra"), .treatAllWarnings(as: .error),
-            ]
-        ),
 
         // Base, pure: no I/O, clock or randomness
         .target(
@@ -123,13 +116,6 @@ let package = Package(
                 "CSpoolgateCurl", httpTypes,
             ],
             path: "Sources/Base/Curl",
-            swiftSettings: settings
-        ),
-        // Not used by the client library.
-        .target(
-            name: "SpoolgateBuild",
-            dependencies: ["CSpoolgateBuild"],
-            path: "Sources/Base/Build",
             swiftSettings: settings
         ),
         // The client library does not use the gateway. It must not need unsafe flags: SwiftPM refuses them in
@@ -245,7 +231,7 @@ let package = Package(
                 "SpoolgateExchange", "SpoolgateSpool", "SpoolgateCurl", "SpoolgateUpstream",
                 "SpoolgateFastCGIFront", "SpoolgateSettings", "SpoolgateJournal",
                 "SpoolgateDiagnosis", "SpoolgateDelivery", "SpoolgateRequests",
-                "SpoolgateAdmin", "SpoolgateBuild", argumentParser, logging, httpTypes,
+                "SpoolgateAdmin", argumentParser, logging, httpTypes,
             ],
             path: "Sources/Gateway/Program",
             swiftSettings: settings
@@ -255,7 +241,7 @@ let package = Package(
             name: "spoolgate-upload",
             dependencies: [
                 "SpoolgateUploadProtocol", "SpoolgateTextFormats", "SpoolgatePosix",
-                "SpoolgateCrypto", "SpoolgateBuild", "ResumableUpload",
+                "SpoolgateCrypto", "ResumableUpload",
                 argumentParser, httpTypes,
             ],
             path: "Sources/Client/Program",

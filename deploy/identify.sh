@@ -34,7 +34,7 @@ esac
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 for program; do
-    # Offset and size of the section that Sources/Base/CBuild/build.c defines.
+    # Offset and size of the section that Sources/Base/CLinux/build.c defines.
     place=$(readelf -SW "$program" |
         sed -n 's/^ *\[ *[0-9]*\] \.spoolgate\.build  *PROGBITS  *[0-9a-f]*  *\([0-9a-f]*\)  *\([0-9a-f]*\) .*/\1 \2/p')
     [ -n "$place" ] || die "$program has no section .spoolgate.build"

@@ -2,7 +2,6 @@
 
 import ArgumentParser
 import ResumableUpload
-import SpoolgateBuild
 import SpoolgatePosix
 import SpoolgateTextFormats
 

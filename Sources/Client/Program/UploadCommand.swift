@@ -4,7 +4,6 @@ import ArgumentParser
 import Glibc
 import HTTPTypes
 import ResumableUpload
-import SpoolgateBuild
 import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol

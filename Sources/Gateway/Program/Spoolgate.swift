@@ -1,7 +1,6 @@
 // The program: its commands, and the line and sysexits(3) code of each failure.
 
 import ArgumentParser
-import SpoolgateBuild
 import SpoolgateJournal
 import SpoolgatePosix
 import SpoolgateSpool

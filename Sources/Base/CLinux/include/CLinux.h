@@ -146,4 +146,8 @@ void spoolgate_release_stack(void);
 /* wcwidth(3) of a Unicode scalar in any locale of the process: 0 to 2; 0 if it is not printable. */
 int spoolgate_columns(uint32_t scalar);
 
+/* The build identity that deploy/identify.sh writes into a linked program, such as "82c1e4e"; empty if none was written.
+   Valid for the lifetime of the process. */
+const char *spoolgate_build(void);
+
 #endif

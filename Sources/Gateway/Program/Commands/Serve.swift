@@ -7,7 +7,6 @@ import ArgumentParser
 import Glibc
 import Logging
 import SpoolgateAdmin
-import SpoolgateBuild
 import SpoolgateDelivery
 import SpoolgateExchange
 import SpoolgateFastCGIFront

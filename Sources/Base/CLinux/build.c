@@ -1,4 +1,4 @@
-#include "CBuild.h"
+#include "CLinux.h"
 
 /* deploy/identify.sh finds the section by this name and writes a NUL-terminated text to it. */
 __attribute__((section(".spoolgate.build"), used, aligned(64))) static const char build[64] = "";

@@ -1,6 +1,6 @@
 // deploy/identify.sh writes the build's identity into the linked program, so that a commit requires no compilation.
 
-import CSpoolgateBuild
+import CSpoolgateLinux
 
 /// The build of the running program.
 package enum ProgramBuild {
