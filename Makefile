@@ -179,9 +179,10 @@ budget:
 	Tests/Lab/Budget/budget.py
 
 # Lists the files of Sources that one request enters.
+WALK = $(RELEASE) -Xswiftc -g --scratch-path .build/walk
 walk:
 	@deploy/install-dependencies.sh test
-	swift build $(RELEASE) -Xswiftc -g --scratch-path .build/walk --product spoolgate
+	swift build $(WALK) --product spoolgate
 	Tests/Lab/Budget/walk.py
 
 # One client against all others: it must not delay another one by a second. Slow clients that return whenever they are

@@ -25,8 +25,8 @@ struct OutcomeTests {
     @Test("ARCHITECTURE.md shows the table of outcomes")
     func table() throws {
         let text = try String(contentsOf: Self.page, encoding: .utf8)
-        let start = try #require(text.range(of: "<!-- made from AttemptFate: begin -->\n"))
-        let end = try #require(text.range(of: "<!-- made from AttemptFate: end -->"))
+        let start = try #require(text.range(of: "<!-- made from AttemptDecision: begin -->\n"))
+        let end = try #require(text.range(of: "<!-- made from AttemptDecision: end -->"))
         #expect(text[start.upperBound..<end.lowerBound] == Self.table)
     }
 

@@ -182,8 +182,10 @@ import Testing
 
     private static func writtenLines() throws -> [String: Line] {
         var lines: [String: Line] = [:]
-        let source = try ["Log", "LogFront"].map { try text("Sources/Gateway/Journal/\($0).swift") }
-            .joined()
+        let source = try ["Log", "Log+WebServer"].map {
+            try text("Sources/Gateway/Journal/\($0).swift")
+        }
+        .joined()
         for call in source.matches(of: /write\(\s*\.([a-z]+),\s*"([^"]+)"/) {
             let metadata = source[call.range.upperBound...].prefix(while: { $0 != "}" })
             let keys = metadata.matches(of: #/"([a-z-]+)": /#).map { String($0.1) }
@@ -197,7 +199,7 @@ import Testing
     func problemCodes() throws {
         let folder = "Sources/Base/UploadProtocol/Refusals"
         let names = ["Capacity", "Digest", "Gateway", "Protocol"].map {
-            "\(folder)/\($0)Refusals.swift"
+            "\(folder)/Refusal+\($0).swift"
         }
         let source = try (names + ["Sources/Gateway/FastCGIFront/RequestParameters.swift"])
             .map { try Self.text($0) }.joined()

@@ -1,4 +1,4 @@
-// The metrics of one process, in memory, each updated in one place; Admin/MetricsPage has their names.
+// The metrics of one process, in memory, each updated in one place; Admin/Admin+Metrics has their names.
 //
 // Invariant: keys come from bounded sets (routes of the settings, methods, statuses, codes of refusals) and never
 // contain an owner, a path or an upload ID.

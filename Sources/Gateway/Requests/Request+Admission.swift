@@ -1,7 +1,7 @@
 // The only place that admits requests that begin an upload, before their content is read.
 //
 // `UploadRequest` has refused sizes that are known to exceed the route's limit; this file checks the authorizer's
-// limit. `DeliveryChecks` asks the authorizer again before the delivery. Invariant: a request's content is read only
+// limit. `Delivery+Checks` asks the authorizer again before the delivery. Invariant: a request's content is read only
 // after its admission.
 
 import HTTPTypes

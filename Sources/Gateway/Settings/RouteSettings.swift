@@ -1,4 +1,4 @@
-// Every setting of a route: its type, unit and default. The keys and ranges are in RouteSettingsKeys.
+// Every setting of a route: its type, unit and default. The keys and ranges are in RouteSettings+Keys.
 
 package import HTTPTypes
 package import SpoolgatePosix

@@ -1,4 +1,4 @@
-// Every setting: its type, unit and default. The keys and ranges are in SettingsKeys and RouteSettingsKeys.
+// Every setting: its type, unit and default. The keys and ranges are in Settings+Keys and RouteSettings+Keys.
 
 package import HTTPTypes
 package import Logging

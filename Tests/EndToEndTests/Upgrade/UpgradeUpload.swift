@@ -15,7 +15,7 @@ enum UpgradeState: String, Codable {
     /// The queue repeats the interrupted attempt, which is safe.
     case repeated
     /// Its client can request the stored response again.
-    case responded
+    case responded = "answered"
     /// Delivered, and its client does not request the response.
     case delivered
     /// The attempt was interrupted or got no response, and is not safe to repeat.

@@ -1,6 +1,6 @@
 // Classifies requests. No other code turns a head into an operation.
 //
-// Pure, and independent of uploads' states. Tus/TusRequest reads the fields of tus. Invariant: a field that the draft
+// Pure, and independent of uploads' states. Tus/UploadRequest+Tus reads the fields of tus. Invariant: a field that the draft
 // says to ignore never changes the result.
 
 import HTTPTypes
