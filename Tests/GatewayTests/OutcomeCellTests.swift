@@ -225,6 +225,34 @@ struct OutcomeCellTests {
     }
 
     @Test(
+        "a client that returns after 202 hears 401 for a redirect to a login, not the redirect",
+        arguments: [
+            (HTTPRequest.Method.put, "https://login.example/"),
+            (.put, "/accounts/login/?next=/files"),
+            (.post, "/accounts/login/?next=/files"),
+        ]
+    )
+    func loginAfterAccepted(method: HTTPRequest.Method, place: String) throws {
+        let scene = try Scene { _, route in
+            route.reply = .accepted
+            route.upstream.redirects.login = [try! #require(RedirectPlace("/accounts/login"))]
+        }
+        let location = try scene.create(.draft10, method: method)
+        scene.turn(.upstream, to: Reply(302, place))
+        #expect(scene.complete(.draft10, location).status == 202)
+        try scene.test.gateway.deliveries.startQueue()
+        try scene.test.waitUntil(location, isIn: .hold)
+        let again = scene.complete(.draft10, location, at: 6)
+        #expect(again.status == 401)
+        #expect(again[.location] == nil)
+        #expect(again.text.contains("credentials-refused") && !again.text.contains("said"))
+        // The operator learns of the redirect.
+        let reason = try #require(try scene.test.summary(location).reason)
+        #expect(reason.contains("responded with 302, a redirect to"), "\(reason)")
+        #expect(try scene.content(location) == "hello!")
+    }
+
+    @Test(
         "a reply that changes after the 202 does not make the client wait",
         arguments: [
             (Decider.authorizer, 401), (.authorizer, 403), (.upstream, 401), (.upstream, 422),

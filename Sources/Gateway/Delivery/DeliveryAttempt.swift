@@ -42,6 +42,8 @@ final class DeliveryAttempt {
     private var isMisdirected = false
     /// Whether the gateway's own refusal replaces the upstream's response.
     private var isReplaced = false
+    /// The status of the upstream's response, also if it is replaced.
+    private var receivedStatus = 0
     private var isStored = false
     private var spoolError: SpoolError?
     /// Whether the head of the final response was sent to the client.
@@ -302,6 +304,7 @@ extension DeliveryAttempt: ResponseSink {
             return
         }
         slot?.giveBack()
+        receivedStatus = head.status.code
         route.counts.noteSteering(head.fields, route: route.name, log)
         var shown = ResponseHead(
             status: head.status,
@@ -319,10 +322,10 @@ extension DeliveryAttempt: ResponseSink {
         challenges = head.fields[values: .wwwAuthenticate]
         result = result(of: head)
         decision = decisionOnUpload
-        // The redirect to a login must look like a 401 to the client, and in the record.
-        if decision == .refused, head.status.code < 400,
-            result == .unauthorized || result == .elsewhere
-        {
+        // The redirect to a login must look like a 401 to the client, and in the record. After 202, a client may return
+        // for the stored response.
+        let isLogin = result == .unauthorized || result == .elsewhere && isRepeatable
+        if isLogin, head.status.code < 400, decision == .refused || decision == .failed {
             let refusal = Refusal.credentialsRefused([], isKept: false).response
             self.head = refusal.head
             self.contentLength = Int64(refusal.content.count)
@@ -423,10 +426,10 @@ extension DeliveryAttempt: ResponseSink {
     }
 
     private var responseReason: String {
-        let reason = "the upstream responded with \(status)"
+        let reason = "the upstream responded with \(receivedStatus)"
         switch result {
         case .elsewhere: return reason + ", a redirect to another host (redirects.success)"
-        case .unauthorized where status != 401: return reason + ", a redirect to a login"
+        case .unauthorized where receivedStatus != 401: return reason + ", a redirect to a login"
         default: return reason
         }
     }
