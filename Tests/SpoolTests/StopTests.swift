@@ -86,6 +86,29 @@ struct StopTests {
         }
     }
 
+    @Test(
+        "keeps what a crashed daemon has left, also if its recovery has not ended",
+        arguments: StopCase.all,
+        UploadPromise.allCases
+    )
+    func unrecovered(_ row: StopCase, promise: UploadPromise) throws {
+        let directory = TemporarySpool()
+        var daemon: Spool? = try directory.open()
+        try daemon?.enter()
+        let id = try make(row, promise, in: #require(daemon))
+        // The kernel closes the files of a crashed process.
+        daemon = nil
+        let next = try directory.open()
+        try next.enter()
+        #expect(next.isAfterDeath)
+        try next.makeAllDurable()
+        directory.restart()
+        let last = try directory.open()
+        #expect(last.recover() == Recovery(uploads: 1))
+        let upload = try #require(try last.lock(id))
+        #expect(try String(decoding: upload.content(), as: UTF8.self) == row.content)
+    }
+
     @Test("a power failure without a clean stop removes what its promise does not cover")
     func withoutStop() throws {
         let directory = TemporarySpool()

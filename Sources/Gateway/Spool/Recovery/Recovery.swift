@@ -222,6 +222,18 @@ extension Spool {
         undurable.note(found.id, isUndurable: true)
     }
 
+    /// Notes, for a clean stop, the uploads that an unfinished recovery has not looked at.
+    ///
+    /// Uploads that cannot be read stay as after a crash.
+    func noteUndurableOfDead() {
+        guard isAfterDeath else { return }
+        layout.walk(unread: { _, _ in }) { found in
+            let seen = try? layout.census(of: found, readingRecord: true)
+            guard let (counted, record) = seen else { return }
+            noteUndurable(record, found, content: counted.data)
+        }
+    }
+
     private func isThere(_ id: UploadID) -> Bool {
         let name = FileName(id)
         return ((try? layout.directory(of: name).status(of: name.record)) ?? nil) != nil

@@ -33,6 +33,7 @@ extension Spool {
     package func makeAllDurable() throws(SpoolError) {
         // Hosts that share a spool make each upload durable when they release it.
         guard !isShared else { return }
+        noteUndurableOfDead()
         var rest = undurable.all[...]
         while !rest.isEmpty {
             let ids = rest.prefix(Self.batch)
