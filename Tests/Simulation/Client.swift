@@ -290,7 +290,7 @@ final class Client {
         )
         if hasContent { call.rest = Array(upload.content[stop..<end]) }
         let isEnd = hasContent && isPlainEnd && end == length && isComplete
-        world.ledger.sends(upload.number, upTo: hasContent ? stop : 0, isEnd: isEnd, token)
+        world.ledger.sends(upload.number, hasContent ? from..<stop : 0..<0, isEnd: isEnd, token)
         let range =
             hasContent ? " \(from)..<\(stop) of \(length)\(isComplete ? ", the end" : "")" : ""
         let mark =

@@ -99,8 +99,10 @@ final class Ledger: Sendable {
         var meanings: [Meaning] = []
         /// By service and token.
         var refusedTokens: Set<String> = []
-        /// The time since its client was last told that more is kept, in seconds.
+        /// The time since its client sent the newest content that it was told is kept, in seconds.
         var idle: Int64 = 0
+        /// The time since its client last sent content, in seconds.
+        var sinceContent: Int64 = 0
         /// When it was created, by the ledger's clock.
         var begun: Int64 = 0
         /// Until when the upstream wants nothing.
@@ -188,10 +190,11 @@ final class Ledger: Sendable {
         }
     }
 
-    /// A client sends a request, with content up to `end`.
-    func sends(_ number: Int, upTo end: Int, isEnd: Bool = false, _ token: String) {
+    /// A client sends a request, with this part of the content.
+    func sends(_ number: Int, _ part: Range<Int>, isEnd: Bool = false, _ token: String) {
         change(number) {
-            $0.sent = max($0.sent, end)
+            if !part.isEmpty { $0.sinceContent = 0 }
+            $0.sent = max($0.sent, part.upperBound)
             $0.tokens.insert(token)
             if isEnd || !$0.newTokens.isEmpty { $0.newTokens.insert(token) }
             $0.notBefore = 0
@@ -200,7 +203,8 @@ final class Ledger: Sendable {
 
     /// A client was told that the bytes up to `offset` are kept.
     ///
-    /// `before` is what it had been told when it sent the request. If `isProgress`, this request has sent some of them.
+    /// `before` is what it had been told when it sent the request. If `isProgress`, this request has sent some of them,
+    /// perhaps long ago: a client that pauses notes at the end what it was told.
     func told(_ number: Int, _ offset: Int, before: Int, isProgress: Bool) {
         state.update { state in
             guard var upload = state.uploads[number] else { return }
@@ -214,7 +218,9 @@ final class Ledger: Sendable {
                     "upload \(number): offset \(offset), but only \(upload.sent) bytes were sent"
                 )
             }
-            if isProgress, offset > upload.told { upload.idle = 0 }
+            if isProgress, offset > upload.told {
+                upload.idle = min(upload.idle, upload.sinceContent)
+            }
             upload.told = max(upload.told, offset)
             state.uploads[number] = upload
         }
@@ -442,6 +448,7 @@ final class Ledger: Sendable {
             state.now += seconds
             for (number, upload) in state.uploads where !upload.isAccepted {
                 state.uploads[number]?.idle += seconds
+                state.uploads[number]?.sinceContent += seconds
                 if upload.idle + seconds > state.lifetime {
                     state.uploads[number]?.mayHaveExpired = true
                 }

@@ -650,7 +650,8 @@ final class World {
         ledger.tell("\(client.name) \(end == .cut ? "is cut" : "goes on")")
         if end == .proper {
             let isEnd = call.isComplete && call.end == call.upload.content.count
-            ledger.sends(call.upload.number, upTo: call.end, isEnd: isEnd, client.token)
+            let part = call.end - call.rest.count..<call.end
+            ledger.sends(call.upload.number, part, isEnd: isEnd, client.token)
             call.exchange.goOn(with: call.rest, end)
         } else {
             call.exchange.goOn(with: [], end)
