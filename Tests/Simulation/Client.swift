@@ -66,6 +66,8 @@ final class Call {
     let isComplete: Bool
     /// The highest offset that the client had been told when it sent the request.
     let toldBefore: Int
+    /// Whether a cancellation of the upload was under way when the client sent the request.
+    let isAmidCancellation: Bool
 
     private var status: Int? { exchange.heard.final?.status.code }
     /// Whether its content began at another offset.
@@ -81,9 +83,11 @@ final class Call {
         start: Int,
         end: Int,
         isComplete: Bool,
-        toldBefore: Int
+        toldBefore: Int,
+        isAmidCancellation: Bool
     ) {
         self.start = start
+        self.isAmidCancellation = isAmidCancellation
         self.toldBefore = toldBefore
         self.upload = upload
         self.purpose = purpose
@@ -244,7 +248,10 @@ final class Client {
         case .retrieval: method = .head
         case .cancellation:
             method = .delete
-            world.ledger.change(upload.number) { $0.isCancellationSent = true }
+            world.ledger.change(upload.number) {
+                $0.isCancellationSent = true
+                $0.mayBeCancelled = true
+            }
         }
         let hasContent = purpose == .creation || purpose == .append
         if hasContent, speech.mayNotSayEnd, upload.isStream, end == length {
@@ -286,7 +293,8 @@ final class Client {
             start: from,
             end: end,
             isComplete: isComplete,
-            toldBefore: world.ledger.upload(upload.number)?.told ?? 0
+            toldBefore: world.ledger.upload(upload.number)?.told ?? 0,
+            isAmidCancellation: isBeingCancelled(upload)
         )
         if hasContent { call.rest = Array(upload.content[stop..<end]) }
         let isEnd = hasContent && isPlainEnd && end == length && isComplete
@@ -300,6 +308,10 @@ final class Client {
                 + "\(range)\(mark), token \(token)"
         )
         return call
+    }
+
+    private func isBeingCancelled(_ upload: ClientUpload) -> Bool {
+        world.calls.contains { $0.call.upload === upload && $0.call.purpose == .cancellation }
     }
 
     // MARK: Responses
@@ -362,11 +374,18 @@ final class Client {
         guard let offset = fields[.uploadOffset].flatMap({ Int($0) }) else { return }
         upload.offset = offset
         upload.isOffsetCurrent = true
+        // It has outlived earlier cancellations.
+        if !call.isAmidCancellation {
+            world.ledger.change(upload.number) { $0.mayBeCancelled = false }
+        }
         let isProgress = call.purpose != .retrieval && !call.isMisplaced
         world.ledger.told(upload.number, offset, before: call.toldBefore, isProgress: isProgress)
     }
 
     private func noteCancellation(_ status: Int, _ isLate: Bool, _ upload: ClientUpload) {
+        if !isBeingCancelled(upload) {
+            world.ledger.change(upload.number) { $0.mayBeCancelled = false }
+        }
         guard status == 204, !isLate else { return }
         world.ledger.change(upload.number) { $0.isCancelled = true }
         upload.hasEnded = true

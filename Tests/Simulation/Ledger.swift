@@ -88,6 +88,8 @@ final class Ledger: Sendable {
         /// The client heard that the outcome is unknown, or that the delivery failed.
         var isUnknownHeard = false
         var isCancellationSent = false
+        /// Its client has sent a cancellation, and has not heard what became of it.
+        var mayBeCancelled = false
         var isCancelled = false
         var isRemoved = false
         /// An operator holds it.
@@ -122,7 +124,9 @@ final class Ledger: Sendable {
         var hasPromise: Bool { told > 0 || isAccepted }
 
         var isExcused: Bool {
-            if isCancelled || isRemoved || mayHaveExpired || hasWrongDigest { return true }
+            if isCancelled || mayBeCancelled || isRemoved || mayHaveExpired || hasWrongDigest {
+                return true
+            }
             guard refusalHeard != nil || isUnknownHeard else { return false }
             return meanings.contains { meaning in
                 switch meaning {
