@@ -259,13 +259,24 @@ final class World {
 
     /// Longer than all pauses, when all is well.
     func passLong() {
-        // The pause after an attempt under way would only begin afterwards.
+        // The pause after an attempt that is due, or under way with its checks, would only begin afterwards.
         _ = machine.wait(.seconds(20)) {
-            (try? summaries(daemon.spool).allSatisfy { $0.queue != .active }) ?? false
+            let all = try? summaries(daemon.spool)
+            if all?.allSatisfy({ !mayBeAttempted($0) }) == true { return true }
+            // After an error of the disk, an attempt waits longer than its record says.
+            for daemon in daemons { daemon.gateway.deliveries.runQueue() }
+            return false
         }
         machine.pass(4000)
         ledger.pass(4000)
         tick(quiet: .milliseconds(40))
+    }
+
+    /// Whether the queue makes an attempt now, or is about to.
+    private func mayBeAttempted(_ summary: UploadSummary) -> Bool {
+        if summary.queue == .active { return true }
+        guard summary.queue == .deferred else { return false }
+        return summary.isInUse || summary.nextAttempt.map { $0 <= machine.clock.now } ?? false
     }
 
     func nextNumber() -> Int {
