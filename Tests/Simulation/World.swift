@@ -522,6 +522,11 @@ final class World {
         case 7: try reboot(random.next())
         case 2: try crash(losingPower: random.next())
         case 3:
+            // What an attempt has learned is stored before the disk is full.
+            _ = machine.wait(.seconds(20)) {
+                let all = try? summaries(daemon.spool)
+                return isServiceSlow || all?.allSatisfy { $0.queue != .active } ?? false
+            }
             setDiskFull(!machine.isFull)
             ledger.tell("the disk \(machine.isFull ? "is full" : "has room")")
             ledger.hasTrouble()
