@@ -78,7 +78,8 @@ final class WebExchange: Exchange, Sendable {
     var hasLeft: Bool { state.updateQuietly { $0.isGone } }
 
     func hangUp() {
-        state.update { $0.isGone = true }
+        // It pauses no longer, and sends no more.
+        state.update { ($0.isGone, $0.isStuck) = (true, false) }
         onEvent()
     }
 
@@ -114,7 +115,7 @@ final class WebExchange: Exchange, Sendable {
         case .failure(let error): throw error
         case nil: break
         }
-        state.update { $0.isStuck = true }
+        state.update { $0.isStuck = !$0.isGone }
         onEvent()
         let later = state.wait(until: .after(.seconds(30))) { state in Self.take(&state, free) }
         switch later {
