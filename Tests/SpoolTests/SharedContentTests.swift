@@ -156,6 +156,21 @@ struct SharedContentTests {
         try spool.removeTemporaries()
         #expect(try temporaries() == 0)
     }
+
+    @Test("a copy that a crash has left with two temporary names is removed at once")
+    func copyWithoutPlace() throws {
+        let spool = try directory.open()
+        // Either name may be the first in the directory.
+        for number in 0..<20 {
+            let pair = ["content.\(number)", "\(number)"].map { "\(directory.path)/tmp/\($0)" }
+            let names = number < 10 ? pair : pair.reversed()
+            try #require(FileManager.default.createFile(atPath: names[0], contents: nil))
+            try #require(link(names[0], names[1]) == 0)
+        }
+        try ageTemporaries()
+        try spool.removeTemporaries()
+        #expect(try temporaries() == 0)
+    }
 }
 
 @Suite("Content that is truncated during a loan")

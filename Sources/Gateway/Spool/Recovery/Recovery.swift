@@ -366,10 +366,13 @@ extension Spool {
     /// - Throws: `.disk` if the directory could not be read, or a file could not be removed.
     package func removeTemporaries() throws(SpoolError) {
         try onDisk { () throws(SystemError) in
-            for name in try layout.temporary.names() {
+            func isCopy(_ name: String) -> Bool { name.hasPrefix(ContentCopy.mark) }
+            let names = try layout.temporary.names()
+            // The other name of a copy is also in `tmp` if a crash came before the copy replaced the data file.
+            for name in names.filter({ !isCopy($0) }) + names.filter(isCopy) {
                 // While content has a name in `tmp`, its other name may not survive a power failure.
                 guard let status = try layout.temporary.status(of: name), status.isRegular,
-                    status.names <= 1 || !name.hasPrefix(ContentCopy.mark),
+                    status.names <= 1 || !isCopy(name),
                     clock.confirmed.seconds - status.modified.seconds > Self.temporaryAge
                 else { continue }
                 try disk.unlink(name, in: layout.temporary)
