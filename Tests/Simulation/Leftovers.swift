@@ -21,6 +21,9 @@ struct Leftovers {
         }
     }
 
+    /// Whether a thread has this name.
+    static func isRunning(_ name: String) -> Bool { threads.contains(name) }
+
     private static func more(_ names: [String], than before: [String]) -> [String] {
         var before = before
         return names.compactMap { name in

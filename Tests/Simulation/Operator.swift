@@ -210,6 +210,8 @@ extension World {
     /// All daemons have ended, and no upload is left.
     func checkFiles() throws {
         consumer?.checkEnd()
+        // Upkeep that has begun to write a file before its process died may end it later.
+        _ = machine.wait(.seconds(10)) { !Leftovers.isRunning("upkeep") }
         // Temporary files of a process that died are removed later.
         machine.pass(100_000_000)
         try checkFiles(but: consumer?.inodes ?? [])
