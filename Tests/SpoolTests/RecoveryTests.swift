@@ -122,6 +122,37 @@ struct RecoveryTests {
         #expect(directory.queueTimes(of: creation.id) == [WallTime(seconds: 5)])
     }
 
+    @Test("a held upload whose later response a power failure destroyed is held for everyone")
+    func responseOfHeld() throws {
+        let directory = TemporarySpool()
+        let creation = UploadCreation.sample(promise: .process)
+        let scripted = ScriptedDisk()
+        let before = try directory.open(scripted.disk)
+        let upload = try before.create(creation, requestRelease: {})
+        try upload.append("content")
+        try upload.hold(.held, reason: "wait")
+        upload.unlock()
+        try before.makeAllDurable()
+        // Nothing from here on is durable.
+        let again = try #require(try before.lock(creation.id))
+        try again.requeue(at: .now)
+        try again.beginAttempt()
+        scripted.refuse(.sync, errno: SystemError.lost)
+        #expect(throws: SpoolError.self) { try again.finish(with: .sample) }
+        again.files.close()
+        try directory.edit(directory.record(creation.id)) { $0[$0.count - 30] ^= 1 }
+        directory.cutPower()
+        let spool = try directory.open()
+        #expect(spool.recover() == Recovery(uploads: 1))
+        #expect(directory.queue(of: creation.id) == .hold)
+        // A queue run removes the names that the file does not need.
+        var causes: [HoldCause?] = []
+        try spool.forEachWaiting({ _, _ in true }, { causes.append($0.cause) })
+        #expect(causes == [.held])
+        #expect(directory.queueTimes(of: creation.id) == [QueueName.never])
+        #expect(spool.recover() == Recovery(uploads: 1))
+    }
+
     @Test("unpromised content after a power failure is truncated once, by the next user")
     func nextRequest() throws {
         let directory = TemporarySpool()

@@ -202,6 +202,16 @@ extension StateMaker {
             try maker.delivered(promised: false)
             try maker.editRecord { $0[$0.count - 30] ^= 1 }
         },
+        "done-response-lost": { maker in
+            let upload = try maker.incoming(promised: true)
+            try upload.postpone(reason: nil, .queue(.now))
+            try upload.sync()
+            try upload.beginAttempt()
+            // The response, the state and the name, but not the sync.
+            maker.disk.die(after: 3)
+            #expect(throws: SpoolError.self) { try upload.finish(with: .sample) }
+            try maker.editRecord { $0[$0.count - 30] ^= 1 }
+        },
         "done-damaged": { maker in
             try maker.delivered(promised: true)
             try maker.editRecord { $0[$0.count - 30] ^= 1 }

@@ -29,6 +29,8 @@ final class RecordFile {
     private var file: OpenFile?
     /// Whether the newest state is in a slot for uploads with a durable offset.
     private var usesPromisedSlots = false
+    /// Whether `state` is the newest state in the file, which is not so after `trustOlder()`.
+    private(set) var isStateInFile = true
     /// Whether the newest state might not be durable yet.
     private var isStateDirty = true
     /// Whether the first write to both promised slots failed halfway.
@@ -111,7 +113,7 @@ final class RecordFile {
             try LoadedRecord.state(before: state, in: try open(), of: id)
         }
         guard var older else { return false }
-        (older.sequence, isStateDirty) = (state.sequence, true)
+        (older.sequence, isStateDirty, isStateInFile) = (state.sequence, true, false)
         state = older
         return true
     }
@@ -218,7 +220,7 @@ final class RecordFile {
 
     private func noteWritten(_ next: RecordState) {
         state = next
-        isStateDirty = true
+        (isStateDirty, isStateInFile) = (true, true)
         lastActivity = spool.clock.now
     }
 

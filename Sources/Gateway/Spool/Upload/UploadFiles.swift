@@ -182,6 +182,10 @@ struct UploadFiles {
             // In a shared spool, the last writer may still be running, and must not trust later content as its own.
             try record.write(durably: spool.isShared) { _ in }
         }
+        // The queue and removals read the file without a repair, and would take the upload for delivered.
+        if repair != .forget, !record.isStateInFile {
+            try record.write(durably: spool.isShared) { _ in }
+        }
         return repair
     }
 
