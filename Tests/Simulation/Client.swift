@@ -60,6 +60,8 @@ final class Call {
     let process: Int
     /// The content that the request has not sent yet, if the client is stuck.
     var rest: [UInt8] = []
+    /// The credentials of the request, which stay when its client renews them.
+    var token = ""
     /// The start and the end of the request's content, once all of it was sent.
     let start: Int
     let end: Int
@@ -296,6 +298,7 @@ final class Client {
             toldBefore: world.ledger.upload(upload.number)?.told ?? 0,
             isAmidCancellation: isBeingCancelled(upload)
         )
+        call.token = token
         if hasContent { call.rest = Array(upload.content[stop..<end]) }
         let isEnd = hasContent && isPlainEnd && end == length && isComplete
         world.ledger.sends(upload.number, hasContent ? from..<stop : 0..<0, isEnd: isEnd, token)

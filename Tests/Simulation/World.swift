@@ -667,7 +667,7 @@ final class World {
         if end == .proper {
             let isEnd = call.isComplete && call.end == call.upload.content.count
             let part = call.end - call.rest.count..<call.end
-            ledger.sends(call.upload.number, part, isEnd: isEnd, client.token)
+            ledger.sends(call.upload.number, part, isEnd: isEnd, call.token)
             call.exchange.goOn(with: call.rest, end)
         } else {
             call.exchange.goOn(with: [], end)
