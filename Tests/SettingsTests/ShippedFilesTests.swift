@@ -198,7 +198,7 @@ import Testing
     @Test("the page of the program has the code of every problem document, and no other")
     func problemCodes() throws {
         let folder = "Sources/Base/UploadProtocol/Refusals"
-        let names = ["Capacity", "Digest", "Gateway", "Protocol"].map {
+        let names = ["Capacity", "Digest", "Gateway", "Protocol", "Tus"].map {
             "\(folder)/Refusal+\($0).swift"
         }
         let source = try (names + ["Sources/Gateway/FastCGIFront/RequestParameters.swift"])
