@@ -77,8 +77,8 @@ package final class FastCGIServer: Sendable {
     /// libfcgi installs. libfcgi's two environment variables have no effect because they control its accept and its
     /// draining close, which are not used.
     ///
-    /// `report` receives events on any thread and must not block for long. `response` serves one request on its thread,
-    /// completely. If `isLast` is true, no other thread accepts connections, so `response` must return soon.
+    /// `report` receives events on any thread and must not block for long. `respond` serves one request on its thread,
+    /// completely. If `isLast` is true, no other thread accepts connections, so `respond` must return soon.
     ///
     /// - Throws: `SystemError` if libfcgi cannot be initialised, or if the system has no room to wait for connections.
     package init(

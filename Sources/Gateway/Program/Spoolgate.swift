@@ -70,11 +70,11 @@ extension SpoolgateCommand {
 }
 
 /// Converts an error of the spool into a failure of the command.
-func withSpoolErrors<R>(_ response: @autoclosure () throws(SpoolError) -> R) throws(CommandFailure)
+func withSpoolErrors<R>(_ body: @autoclosure () throws(SpoolError) -> R) throws(CommandFailure)
     -> R
 {
     do throws(SpoolError) {
-        return try response()
+        return try body()
     } catch {
         throw CommandFailure(code: .unavailable, sentence: error.sentence)
     }

@@ -1,5 +1,5 @@
 // Makes uploads durable at a clean stop, whatever their promise, so that a restart of the machine, or a move to another
-// one, loses none of them.
+// one, loses none of them. Below: files that may still grow, synced states, and syncs in the background.
 //
 // Invariant: a state says that an offset is durable only after the content before it is.
 

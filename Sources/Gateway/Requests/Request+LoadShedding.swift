@@ -1,4 +1,4 @@
-// Rejection of requests that exceed a limit, and the places of requests that wait.
+// Rejection of requests that exceed a limit, the places of requests that wait, and the early end of slow requests.
 //
 // Invariant: rejecting a request leaves its upload unchanged.
 
