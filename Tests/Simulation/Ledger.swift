@@ -82,7 +82,8 @@ final class Ledger: Sendable {
         var told = 0
         var isAccepted = false
         var isSuccessHeard = false
-        /// Its client heard success after it was told that something is kept, and no later power failure may hide it.
+        /// Its client heard success after it was told that something is kept, and neither a full disk nor a later power
+        /// failure may hide it.
         var isSuccessKept = false
         var refusalHeard: Int?
         /// The client heard that the outcome is unknown, or that the delivery failed.
@@ -242,7 +243,8 @@ final class Ledger: Sendable {
         state.update { state in
             guard var upload = state.uploads[number] else { return }
             upload.isSuccessHeard = true
-            upload.isSuccessKept = wasKept
+            // A full disk may not hold the record of it.
+            upload.isSuccessKept = wasKept && !state.isDiskFull
             if upload.successes == 0 {
                 Self.complain(
                     &state,

@@ -88,6 +88,7 @@ extension World {
 
     private func purge(_ summary: UploadSummary) throws {
         guard let number = number(of: summary.creation) else { return }
+        consumer?.look()
         guard let spool = try? openCommandSpool(),
             (try? spool.remove(summary.id, ifUnchangedSince: summary)) == true
         else { return }

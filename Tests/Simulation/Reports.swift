@@ -93,8 +93,11 @@ extension Ledger {
             let isTrue =
                 switch event.event {
                 case "delivered":
-                    // A client without a resource hears the redirect to a login page.
+                    // A client without a resource hears the redirect to a login page, and a response of which it hears
+                    // nothing more is not read to its end.
                     upload.successes > 0
+                        || !upload.hasPromise && !upload.isSuccessHeard && event.status == 200
+                            && upload.meanings.contains(.lost)
                         || upload.meanings.contains {
                             $0.status == event.status || $0 == .login && event.status == 302
                         }
