@@ -1,7 +1,7 @@
 // Which parameters make which request head, and which are refused.
 
 import HTTPTypes
-import SpoolgateExchange
+@testable import SpoolgateExchange
 @testable import SpoolgateFastCGIFront
 import SpoolgateRequests
 import SpoolgateTextFormats

@@ -3,7 +3,7 @@
 // Invariant: a read ends as scripted, by `interrupt`, by `hangUp`, or at a deadline that only broken code reaches.
 
 import HTTPTypes
-import SpoolgateExchange
+@testable import SpoolgateExchange
 import SpoolgatePosix
 import SpoolgateRequests
 import SpoolgateUploadProtocol

@@ -2,7 +2,7 @@
 
 import HTTPTypes
 import Logging
-import SpoolgateExchange
+@testable import SpoolgateExchange
 import SpoolgateRequests
 import SpoolgateSettings
 import SpoolgateSpool

@@ -79,7 +79,7 @@ import Testing
         #expect(record[.uploadComplete] == "?0")
         #expect(record[.made("retry-after")] == "9")
         #expect(stage.test.log.text.contains("the store responded with \(status.prefix(3))"))
-        let ordinary = stage.test.serve(.creation(["x"], version: nil, context: .init()))
+        let ordinary = stage.test.serve(.creation(["x"], version: nil, context: .empty))
         #expect(ordinary.status == 503)
         #expect(stage.origin.requests.count == 2)
     }

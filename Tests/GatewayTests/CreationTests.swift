@@ -1,7 +1,7 @@
 // Creations and their appends.
 
 import HTTPTypes
-import SpoolgateExchange
+@testable import SpoolgateExchange
 import SpoolgateJournal
 import SpoolgatePosix
 import SpoolgateRequests

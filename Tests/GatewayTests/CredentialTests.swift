@@ -2,7 +2,7 @@
 
 import HTTPTypes
 @testable import SpoolgateDelivery
-import SpoolgateExchange
+@testable import SpoolgateExchange
 import SpoolgatePosix
 import SpoolgateTestSupport
 import SpoolgateUploadProtocol

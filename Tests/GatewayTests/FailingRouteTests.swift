@@ -2,7 +2,7 @@
 
 import Foundation
 import HTTPTypes
-import SpoolgateExchange
+@testable import SpoolgateExchange
 import SpoolgatePosix
 import SpoolgateTestSupport
 import SpoolgateTextFormats

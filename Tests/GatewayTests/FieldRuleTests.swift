@@ -94,7 +94,7 @@ import Testing
         let test = try GatewayUnderTest(origin.target)
         let contexts = [
             (ExchangeContext(origin: "https://a.example:8443"), "a.example:8443"),
-            (ExchangeContext(), "client.example"),
+            (ExchangeContext.empty, "client.example"),
             (ExchangeContext(badOrigin: "x", faults: [.badOrigin]), "127.0.0.1:\(origin.port)"),
         ]
         for (context, expected) in contexts {

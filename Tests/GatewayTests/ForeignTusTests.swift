@@ -1,7 +1,7 @@
 // The behavior of real tus clients: locks, empty messages, spellings of URLs, invalid metadata.
 
 import HTTPTypes
-import SpoolgateExchange
+@testable import SpoolgateExchange
 import SpoolgatePosix
 import SpoolgateTestSupport
 import SpoolgateTextFormats
@@ -22,7 +22,7 @@ struct ForeignTusTests {
         _ fields: HTTPFields = [:],
         _ steps: [ScriptedExchange.Step] = [],
         length: ContentLength? = nil,
-        context: ExchangeContext = ExchangeContext()
+        context: ExchangeContext = ExchangeContext.empty
     ) -> ScriptedExchange {
         var fields = fields
         fields[.tusResumable] = Tus.version

@@ -73,7 +73,7 @@ import Testing
     func middleUnheard() throws {
         let test = try test(quota: 10)
         let record = test.serve(
-            .creation(["hello", "world!"], length: .unknown, context: ExchangeContext())
+            .creation(["hello", "world!"], length: .unknown, context: ExchangeContext.empty)
         )
         #expect(record.status == 507)
         #expect(record.location == nil)

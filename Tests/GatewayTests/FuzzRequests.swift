@@ -3,7 +3,7 @@
 // Invariant: as with a web server, content ends properly only at its announced length.
 
 import HTTPTypes
-import SpoolgateExchange
+@testable import SpoolgateExchange
 import SpoolgateRequests
 import SpoolgateTestSupport
 import SpoolgateTextFormats

@@ -1,7 +1,7 @@
 // The metrics after uploads were created, cut, resumed, delivered and refused.
 
 import HTTPTypes
-import SpoolgateExchange
+@testable import SpoolgateExchange
 import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol

@@ -3,7 +3,7 @@
 
 import Foundation
 import HTTPTypes
-import SpoolgateExchange
+@testable import SpoolgateExchange
 import SpoolgatePosix
 import SpoolgateSpool
 import SpoolgateTestSupport

@@ -62,7 +62,7 @@ import Testing
     )
     func untold(version: Int?, interimStatuses: [Int]) throws {
         let test = try GatewayUnderTest()
-        var context = ExchangeContext()
+        var context = ExchangeContext.empty
         context.interimStatuses = interimStatuses
         let record = test.serve(.creation(["small"], version: version, context: context))
         #expect(record.status == 201)
@@ -313,7 +313,7 @@ import Testing
             route.authorization.url = try? ServiceURL(asked.base + "/ask")
         }
         let exchange = { ScriptedExchange(.put, "/f", [:], ["x"], context: $0) }
-        let anonymous = exchange(ExchangeContext())
+        let anonymous = exchange(ExchangeContext.empty)
         #expect(test.serve(anonymous).status == 403)
         #expect(asked.requests.isEmpty)
         let named = test.serve(exchange(ExchangeContext(owner: "alice")))

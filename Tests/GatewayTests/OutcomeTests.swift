@@ -3,7 +3,7 @@
 import Foundation
 import HTTPTypes
 @testable import SpoolgateDelivery
-import SpoolgateExchange
+@testable import SpoolgateExchange
 import SpoolgatePosix
 import SpoolgateTestSupport
 import SpoolgateUploadProtocol

@@ -2,7 +2,7 @@
 
 import HTTPTypes
 import SpoolgateDelivery
-import SpoolgateExchange
+@testable import SpoolgateExchange
 import SpoolgateTestSupport
 import SpoolgateUploadProtocol
 import Testing

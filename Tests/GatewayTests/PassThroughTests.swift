@@ -79,7 +79,7 @@ import Testing
     func destination(told: (value: String, path: String?), base: String) throws {
         let origin = try LoopbackOrigin(status: "201 Created")
         let test = try GatewayUnderTest(.http(base: origin.base + base))
-        var context = ExchangeContext()
+        var context = ExchangeContext.empty
         context.origin = "https://files.example"
         let fields: HTTPFields = [.destination: told.value, .host: "files.example"]
         for method in ["MOVE", "COPY"] {
@@ -102,7 +102,7 @@ import Testing
         let method = try #require(HTTPRequest.Method("MOVE"))
         let fields: HTTPFields = [.destination: "https://files.example/b"]
         test.serve(ScriptedExchange(method, "/a", fields))
-        var context = ExchangeContext()
+        var context = ExchangeContext.empty
         context.origin = "https://files.example"
         test.serve(ScriptedExchange(method, "/a", fields, context: context))
         let told = origin.requests.map { $0.values("Destination") }

@@ -1,7 +1,7 @@
 // The tests' requests, each as one call.
 
 import HTTPTypes
-import SpoolgateExchange
+@testable import SpoolgateExchange
 @testable import SpoolgateRequests
 import SpoolgateSpool
 import SpoolgateUploadProtocol
@@ -78,7 +78,7 @@ extension ScriptedExchange {
 
     static func status(
         _ location: String,
-        context: ExchangeContext = ExchangeContext()
+        context: ExchangeContext = ExchangeContext.empty
     ) -> ScriptedExchange {
         ScriptedExchange(.get, "\(location)/status", [:], length: .unknown, context: context)
     }

@@ -2,7 +2,7 @@
 // client's or the operator's.
 
 import HTTPTypes
-import SpoolgateExchange
+@testable import SpoolgateExchange
 import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol

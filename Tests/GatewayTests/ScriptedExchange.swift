@@ -4,7 +4,7 @@
 // length. Invariant: a read ends as scripted, by `interrupt`, or at a deadline that only broken code reaches.
 
 import HTTPTypes
-import SpoolgateExchange
+@testable import SpoolgateExchange
 import SpoolgateJournal
 import SpoolgatePosix
 import SpoolgateRequests

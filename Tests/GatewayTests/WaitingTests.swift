@@ -134,7 +134,7 @@ import Testing
         let test = try test(slow, deliveries: 1)
         let (first, _) = try test.startDelivery(to: slow, .creation(["first"]))
         let second = test.serve(
-            .creation([.bytes(tooLargeToBePlain)], context: ExchangeContext())
+            .creation([.bytes(tooLargeToBePlain)], context: ExchangeContext.empty)
         )
         #expect(second.status == 503)
         #expect(second[.uploadComplete] == "?0")
@@ -174,7 +174,7 @@ import Testing
         let (first, _) = try test.startDelivery(to: slow, .creation(["first"]))
         let untold = ScriptedExchange.creation(
             [.bytes(tooLargeToBePlain)],
-            context: ExchangeContext()
+            context: ExchangeContext.empty
         )
         #expect(test.serve(untold).status == 503)
         let other = try LoopbackOrigin(status: "202 Accepted")

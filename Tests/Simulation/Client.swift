@@ -3,7 +3,7 @@
 import Foundation
 import HTTPTypes
 import SpoolgateCrypto
-import SpoolgateExchange
+@testable import SpoolgateExchange
 import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol

@@ -7,36 +7,32 @@ package import SpoolgateUploadProtocol
 
 /// The limits on concurrent requests.
 package struct RequestBounds: Sendable, Equatable {
-    /// The limit on requests served at a time: `threads.maximum`, or fewer if file descriptors are scarce.
-    package let total: Int
-    /// The maximum number of short requests served in addition to `total`.
-    package let reserve: Int
-    /// The maximum number of one client's requests served at a time.
-    package let ofClient: Int
-    /// The limit on one client's waiting requests, which also count towards `ofClient`.
-    package let waitingOfClient: Int
-    /// The maximum number of waiting requests of all clients together.
-    package let waiting: Int
-    /// The limit on one client's requests in the reserve.
-    package let reserveOfClient: Int
+    /// Limits on requests of one kind.
+    package struct Bound: Sendable, Equatable {
+        /// The maximum number of requests of all clients together.
+        package var total: Int
+        /// The maximum number of one client's requests.
+        package var ofClient: Int
+
+        /// Creates limits.
+        package init(total: Int, ofClient: Int) { (self.total, self.ofClient) = (total, ofClient) }
+    }
+
+    /// Requests of any kind that are served at a time.
+    ///
+    /// Their total is `threads.maximum`, or less if file descriptors are scarce.
+    package let served: Bound
+    /// Short requests that are served in addition to `served`.
+    package let reserve: Bound
+    /// Requests among those served that wait for another request.
+    package let waiting: Bound
     /// The limit on new requests that wait for a thread while slow requests are ended.
     package let atDoor: Int
 
     /// Creates limits.
-    package init(
-        total: Int,
-        reserve: Int,
-        ofClient: Int,
-        waitingOfClient: Int,
-        waiting: Int,
-        reserveOfClient: Int,
-        atDoor: Int
-    ) {
-        (self.total, self.reserve, self.atDoor) = (total, reserve, atDoor)
-        self.ofClient = ofClient
-        self.waitingOfClient = waitingOfClient
-        self.waiting = waiting
-        self.reserveOfClient = reserveOfClient
+    package init(served: Bound, reserve: Bound, waiting: Bound, atDoor: Int) {
+        (self.served, self.reserve) = (served, reserve)
+        (self.waiting, self.atDoor) = (waiting, atDoor)
     }
 }
 
@@ -65,14 +61,14 @@ package final class Admission: Sendable {
             isAtDoor: Bool = false
         ) -> Decision {
             let taken = active - inReserve + (isAtDoor ? 0 : atDoor)
-            let (bounds, hasRoom) = (bounds, !isLast && taken < bounds.total)
-            let hasReserve = isShort && inReserve < bounds.reserve
+            let (bounds, hasRoom) = (bounds, !isLast && taken < bounds.served.total)
+            let hasReserve = isShort && inReserve < bounds.reserve.total
             let decision = change(client) { count -> Decision in
-                if hasRoom, count.active < bounds.ofClient {
+                if hasRoom, count.active < bounds.served.ofClient {
                     count.active += 1
                     return .admitted(AdmissionTicket(client: client, isHurried: false))
                 }
-                guard hasReserve, count.inReserve < bounds.reserveOfClient else {
+                guard hasReserve, count.inReserve < bounds.reserve.ofClient else {
                     return hasRoom ? .clientIsBusy : .noThread
                 }
                 count.inReserve += 1
@@ -161,10 +157,10 @@ package final class Admission: Sendable {
     ///   `stopWaiting` later.
     func startWaiting(_ ticket: AdmissionTicket) -> Refusal? {
         state.update { state in
-            guard !ticket.isHurried, state.waiting < state.bounds.waiting else {
+            guard !ticket.isHurried, state.waiting < state.bounds.waiting.total else {
                 return .tooManyWait
             }
-            guard state.clients[ticket.client]?.waiting ?? 0 < state.bounds.waitingOfClient else {
+            guard state.clients[ticket.client]?.waiting ?? 0 < state.bounds.waiting.ofClient else {
                 return .clientWaits
             }
             state.waiting += 1
@@ -183,7 +179,7 @@ package final class Admission: Sendable {
 
     /// Whether at least 80 percent of the threads for requests of any kind are in use.
     package var isCrowded: Bool {
-        state.updateQuietly { 5 * ($0.active - $0.inReserve) >= 4 * $0.bounds.total }
+        state.updateQuietly { 5 * ($0.active - $0.inReserve) >= 4 * $0.bounds.served.total }
     }
 
     package var load: (active: Int, waiting: Int) {

@@ -113,7 +113,7 @@ package struct ExchangeContext: Sendable, Equatable {
     /// The value of `SPOOLGATE_ORIGIN` if it is not a valid origin; otherwise nil.
     package var badOrigin: String?
     /// The interim statuses that the web server forwards to clients (`SPOOLGATE_INTERIM`).
-    package var interimStatuses: [Int]
+    package var interimStatuses: [Int] = []
     /// The client's address (`REMOTE_ADDR`); nil if missing.
     package var remoteAddress: String?
     /// The scheme of the client's request, such as `https` (`REQUEST_SCHEME`); nil if missing.
@@ -121,28 +121,12 @@ package struct ExchangeContext: Sendable, Equatable {
     /// The mistakes in the web server's configuration that the parameters reveal.
     ///
     /// If they include `.badOrigin`, the property `badOrigin` is the invalid value.
-    package var faults: Set<WebServerFault>
+    package var faults: Set<WebServerFault> = []
+}
 
-    /// Creates a context.
-    package init(
-        route: String? = nil,
-        owner: ExactText? = nil,
-        origin: String? = nil,
-        badOrigin: String? = nil,
-        interimStatuses: [Int] = [],
-        remoteAddress: String? = nil,
-        scheme: String? = nil,
-        faults: Set<WebServerFault> = []
-    ) {
-        self.route = route
-        self.owner = owner
-        self.origin = origin
-        self.badOrigin = badOrigin
-        self.interimStatuses = interimStatuses
-        self.remoteAddress = remoteAddress
-        self.scheme = scheme
-        self.faults = faults
-    }
+extension ExchangeContext {
+    /// The context of a request without parameters.
+    package static let empty = ExchangeContext()
 }
 
 /// A kind of mistake in the web server's configuration.

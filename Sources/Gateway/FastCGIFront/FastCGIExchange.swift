@@ -57,11 +57,10 @@ package final class FastCGIExchange: Exchange {
         _ context: ExchangeContext,
         of beginning: RequestBeginning,
         reader: RecordReader,
-        connection: Connection,
         stallTimeout: Duration,
         interrupt: @escaping @Sendable () -> Void
     ) {
-        self.connection = connection
+        connection = reader.connection
         self.reader = reader
         writer = RecordWriter(connection, id: beginning.id)
         keepsConnection = beginning.keepsConnection
@@ -233,7 +232,7 @@ extension FastCGIExchange {
         outgoing = hasContent ? .content(remaining: contentLength) : .headOnly
         // All interim responses were sent at once.
         writer.discard()
-        try sent(bytes.withBytes { writer.write(UnsafeRawBufferPointer($0)) })
+        try require(sent: bytes.withBytes { writer.write(UnsafeRawBufferPointer($0)) })
     }
 
     /// Sends content, up to the announced length; does nothing for HEAD, 204 and 304.
@@ -249,9 +248,9 @@ extension FastCGIExchange {
             let count = remaining.map { Int(min($0, Int64(content.byteCount))) }
             let allowed = content.extracting(first: count ?? content.byteCount)
             outgoing = .content(remaining: remaining.map { $0 - Int64(allowed.byteCount) })
-            try sent(allowed.withUnsafeBytes { writer.write($0) })
+            try require(sent: allowed.withUnsafeBytes { writer.write($0) })
             // Content of unknown length may be a stream of events, and each event must be sent at once.
-            if remaining == nil { try sent(writer.flush()) }
+            if remaining == nil { try require(sent: writer.flush()) }
         }
     }
 
@@ -278,7 +277,7 @@ extension FastCGIExchange {
         }
     }
 
-    private func sent(_ isSent: Bool) throws(ClientGone) {
+    private func require(sent isSent: Bool) throws(ClientGone) {
         guard !isSent else { return }
         outgoing = .gone
         throw ClientGone()

@@ -366,7 +366,6 @@ extension FastCGIServer {
             context,
             of: beginning,
             reader: reader,
-            connection: connection,
             stallTimeout: settings.stallTimeout,
             interrupt: { self.release(connection) }
         )

@@ -8,7 +8,7 @@ import SpoolgateExchange
 import SpoolgatePosix
 
 struct RecordReader {
-    private let connection: Connection
+    let connection: Connection
     private var parser = RecordParser()
     /// The request's number; nil before the begin record.
     private var id: UInt16?
@@ -201,7 +201,8 @@ extension RecordReader {
         var count = 0
         while true {
             let free = UnsafeMutableRawBufferPointer(rebasing: room[count...])
-            let read = hasBytes ? takePending(into: free) : receiveSome(free, waits && count == 0)
+            let read =
+                hasBytes ? takePending(into: free) : receiveSome(free, waits: waits && count == 0)
             count += read.count
             if read.end == .stalled { return (count, count > 0 || !waits ? .none : .stalled) }
             let isDone =
@@ -219,8 +220,10 @@ extension RecordReader {
     }
 
     /// Reads the rest of the current record directly into `room`, and later bytes through a buffer.
-    private mutating func receiveSome(_ room: UnsafeMutableRawBufferPointer, _ waits: Bool) -> Read
-    {
+    private mutating func receiveSome(
+        _ room: UnsafeMutableRawBufferPointer,
+        waits: Bool
+    ) -> Read {
         let sure = isInContent ? min(parser.rest, room.count) : 0
         let more = isInContent && sure < parser.rest ? 0 : Self.spillSize
         // If the room is full and content follows, nothing can be read.

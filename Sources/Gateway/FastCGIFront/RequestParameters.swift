@@ -36,7 +36,7 @@ package struct RequestParameters: ~Copyable {
     private var method = Word<HTTPRequest.Method>.missing
     private var target = Word<String>.missing
     private var contentLength: ContentLength = .unknown
-    private var context = ExchangeContext()
+    private var context = ExchangeContext.empty
     private var isMisconfigured = false
     private var isOriginThere = false
     private var isBuffered = false

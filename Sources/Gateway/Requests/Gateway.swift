@@ -111,7 +111,6 @@ package final class Gateway: Sendable {
         let request = Request(
             head,
             of: exchange,
-            context,
             at: self,
             route: route,
             configuration,

@@ -273,20 +273,13 @@ extension ThreadBudget {
 extension RequestBounds {
     /// A limit that is not set is derived from the number of threads.
     init(_ settings: Settings, _ threads: ThreadBudget) {
+        let (half, set) = (max(1, threads.maximum / 2), settings.clients.maximumConcurrent)
         self.init(
-            total: threads.maximum,
-            reserve: threads.reserve,
-            ofClient: Self.ofClient(settings, half: max(1, threads.maximum / 2)),
-            waitingOfClient: max(1, threads.maximum / 4),
-            waiting: max(1, threads.maximum / 2),
-            reserveOfClient: max(1, threads.reserve / 4),
+            served: Bound(total: threads.maximum, ofClient: set == 0 ? .max : set ?? half),
+            reserve: Bound(total: threads.reserve, ofClient: max(1, threads.reserve / 4)),
+            waiting: Bound(total: half, ofClient: max(1, threads.maximum / 4)),
             atDoor: ThreadBudget.turningAway / 2
         )
-    }
-
-    private static func ofClient(_ settings: Settings, half: Int) -> Int {
-        let set = settings.clients.maximumConcurrent
-        return set == 0 ? .max : set ?? half
     }
 }
 

@@ -59,7 +59,6 @@ final class Request: Responding {
     init(
         _ head: RequestHead,
         of exchange: any Exchange,
-        _ context: ExchangeContext,
         at gateway: Gateway,
         route: Route,
         _ configuration: Deliveries.Configuration,
@@ -67,7 +66,7 @@ final class Request: Responding {
     ) {
         self.gateway = gateway
         self.exchange = exchange
-        self.context = context
+        context = exchange.context
         client = ClientName(owner: context.owner, address: context.remoteAddress)
         method = RouteMetrics.MethodName(classified.method)
         arrival = Arrival(of: head, context)

@@ -4,7 +4,7 @@
 // swift-http-types has an entry here.
 
 import HTTPTypes
-import SpoolgateExchange
+@testable import SpoolgateExchange
 import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
