@@ -169,7 +169,10 @@ final class Client {
             exchange.hangUp()
         }
         let status = exchange.heard.final?.status.code ?? 404
-        if status != 404 {
+        // After a power failure, an upload of which its client heard nothing may have no owner, and is being removed.
+        let known = world.ledger.upload(upload.number)
+        let isLost = status == 423 && known?.hasTrouble == true && known?.hasPromise == false
+        if status != 404, !isLost {
             world.ledger.complain(
                 4,
                 "upload \(upload.number) exists for a stranger, who hears \(status)"
