@@ -303,7 +303,9 @@ final class Client {
         )
         call.token = token
         if hasContent { call.rest = Array(upload.content[stop..<end]) }
-        let isEnd = hasContent && isPlainEnd && end == length && isComplete
+        // An append at a wrong offset is refused, and its credentials with it.
+        let isEnd =
+            hasContent && isPlainEnd && end == length && isComplete && from >= call.toldBefore
         world.ledger.sends(upload.number, hasContent ? from..<stop : 0..<0, isEnd: isEnd, token)
         let range =
             hasContent ? " \(from)..<\(stop) of \(length)\(isComplete ? ", the end" : "")" : ""
