@@ -12,6 +12,17 @@ package enum JSON: Sendable, Equatable {
     /// An object, whose members stay in this order.
     case object([(name: String, value: JSON)])
 
+    /// Returns a text, or null.
+    package static func string(_ text: String?) -> JSON { text.map { .string($0) } ?? .null }
+
+    /// Returns a number, or null.
+    package static func integer(_ number: (some BinaryInteger)?) -> JSON {
+        number.map { .integer(Int64($0)) } ?? .null
+    }
+
+    /// Returns an array of texts.
+    package static func texts(_ texts: [String]) -> JSON { .array(texts.map { .string($0) }) }
+
     /// Returns an object that begins with the version of its format, for other programs to read.
     ///
     /// Adding members to the object does not change the version.

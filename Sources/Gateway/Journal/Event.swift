@@ -96,28 +96,15 @@ package struct Event: Sendable {
 
     /// The event as a JSON object, without unknown values.
     package var json: JSON {
-        var members: [(name: String, value: JSON)] = [
+        let members: [(name: String, value: JSON)] = [
             ("time", .string(time.description)), ("event", .string(kind.rawValue)),
-            ("upload", .string(upload.description)),
+            ("upload", .string(upload.description)), ("node", .string(node)),
+            ("route", .string(route)), ("owner", .string(owner)), ("method", .string(method)),
+            ("target", .string(target)), ("offset", .integer(offset)), ("length", .integer(length)),
+            ("status", .integer(status)), ("reason", .string(reason)),
+            ("next-attempt", .string(nextAttempt?.description)), ("attempts", .integer(attempts)),
+            ("correlation", .string(correlation)),
         ]
-        func add(_ name: String, _ text: String?) {
-            if let text { members.append((name, .string(text))) }
-        }
-        func add(_ name: String, _ number: Int64?) {
-            if let number { members.append((name, .integer(number))) }
-        }
-        add("node", node)
-        add("route", route)
-        add("owner", owner)
-        add("method", method)
-        add("target", target)
-        add("offset", offset)
-        add("length", length)
-        add("status", status.map(Int64.init))
-        add("reason", reason)
-        add("next-attempt", nextAttempt?.description)
-        add("attempts", attempts.map(Int64.init))
-        add("correlation", correlation)
-        return .object(members)
+        return .object(members.filter { if case .null = $0.value { false } else { true } })
     }
 }

@@ -16,33 +16,23 @@ extension UploadSummary {
     /// Returns the members of the upload's JSON object; `settings` must be those of its spool.
     func jsonMembers(_ settings: Settings) -> [(name: String, value: JSON)] {
         [
-            ("upload", .string(id.description)),
-            ("queue", .string(queue.rawValue)),
+            ("upload", .string(id.description)), ("queue", .string(queue.rawValue)),
             ("state", .string(stateWord)),
-            ("status", status.map { .integer(Int64($0)) } ?? .null),
-            ("waits-for", awaited.map { .string($0) } ?? .null),
-            ("in-use", .boolean(isInUse)),
-            ("offset", .integer(offset)),
-            ("length", length.map { .integer($0) } ?? .null),
-            ("disk-usage", .integer(diskUsage)),
+            ("status", .integer(status)), ("waits-for", .string(awaited)),
+            ("in-use", .boolean(isInUse)), ("offset", .integer(offset)),
+            ("length", .integer(length)), ("disk-usage", .integer(diskUsage)),
             ("last-activity", .string(lastActivity.description)),
-            ("created", creation.map { .string($0.created.description) } ?? .null),
-            ("route", creation.map { .string($0.route) } ?? .null),
-            ("owner", creation?.principal.map { .string($0.text) } ?? .null),
-            ("method", creation.map { .string($0.head.method.rawValue) } ?? .null),
+            ("created", .string(creation?.created.description)),
+            ("route", .string(creation?.route)), ("owner", .string(creation?.principal?.text)),
+            ("method", .string(creation?.head.method.rawValue)),
             (
                 "target",
-                creation.map {
-                    .string($0.head.target.shownTarget(withQuery: settings.showsQueries))
-                }
-                    ?? .null
+                .string(creation?.head.target.shownTarget(withQuery: settings.showsQueries))
             ),
-            ("resource", creation.map { .string($0.resourcePath) } ?? .null),
-            ("attempts", .integer(Int64(attempts))),
-            ("promise", creation.map { .string($0.promise.rawValue) } ?? .null),
-            ("next-attempt", nextAttempt.map { .string($0.description) } ?? .null),
-            ("complete-since", completeSince.map { .string($0.description) } ?? .null),
-            ("reason", reason.map { .string($0) } ?? .null),
+            ("resource", .string(creation?.resourcePath)), ("attempts", .integer(attempts)),
+            ("promise", .string(creation?.promise.rawValue)),
+            ("next-attempt", .string(nextAttempt?.description)),
+            ("complete-since", .string(completeSince?.description)), ("reason", .string(reason)),
         ] + ((node ?? settings.node).map { [("node", .string($0))] } ?? [])
     }
 }

@@ -67,7 +67,7 @@ package struct Finding: Sendable, Equatable {
     package var json: JSON {
         .versioned([
             ("check", .string(name)), ("level", .string(level.rawValue)),
-            ("text", .string(text)), ("fix", .array(fixes.map { .string($0) })),
+            ("text", .string(text)), ("fix", .texts(fixes)),
         ])
     }
 }
@@ -98,9 +98,6 @@ package struct FindingCount: Sendable, Equatable {
     }
 
     package var json: JSON {
-        .versioned([
-            ("failures", .integer(Int64(failures))),
-            ("warnings", .integer(Int64(warnings))),
-        ])
+        .versioned([("failures", .integer(failures)), ("warnings", .integer(warnings))])
     }
 }

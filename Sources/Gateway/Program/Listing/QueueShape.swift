@@ -78,9 +78,8 @@ struct QueueShape {
         var below = [""]
         var total = Row()
         for (kind, row) in sorted {
-            table.append(
-                cells([kind.state] + (hasRoutes ? [(kind.route ?? "-").forTerminal] : []), row)
-            )
+            let route = hasRoutes ? [(kind.route ?? "-").forTerminal] : []
+            table.append(cells([kind.state] + route, row))
             below.append(oldestText(row))
             for place in row.ages.indices { total.ages[place] += row.ages[place] }
             total.diskUsage += row.diskUsage
@@ -120,20 +119,20 @@ struct QueueShape {
         sorted.map { kind, row in
             JSON.line([
                 ("state", .string(kind.state)),
-                ("route", kind.route.map { .string($0) } ?? .null),
-                ("uploads", .integer(Int64(row.count))),
+                ("route", .string(kind.route)),
+                ("uploads", .integer(row.count)),
                 ("ages", .array(row.ages.enumerated().map { ageObject($0, $1) })),
                 ("disk-usage", .integer(row.diskUsage)),
-                ("oldest", row.oldest.map { .string($0.id.description) } ?? .null),
-                ("oldest-age", row.oldest.map { .integer($0.age) } ?? .null),
-                ("oldest-reason", row.oldest.flatMap { $0.reason }.map { .string($0) } ?? .null),
+                ("oldest", .string(row.oldest?.id.description)),
+                ("oldest-age", .integer(row.oldest?.age)),
+                ("oldest-reason", .string(row.oldest?.reason)),
             ])
         }
     }
 
     /// Returns a count and its upper bound in seconds, which is null in the last column.
     private func ageObject(_ place: Int, _ count: Int) -> JSON {
-        let end: JSON = place < Self.ends.count ? .integer(Self.ends[place]) : .null
-        return .object([("below", end), ("uploads", .integer(Int64(count)))])
+        let end = place < Self.ends.count ? Self.ends[place] : nil
+        return .object([("below", .integer(end)), ("uploads", .integer(count))])
     }
 }
