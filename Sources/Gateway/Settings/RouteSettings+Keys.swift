@@ -22,7 +22,7 @@ extension RouteSettings {
                 "limits.min-size",
                 \.limits.minSize,
                 .size(0...sizes.upperBound),
-                upTo: .init("limits.max-size") { $0.limits.maxSize }
+                upTo: ("limits.max-size", \.limits.maxSize)
             ),
             Key("limits.max-append-size", \.limits.maxAppendSize, .size(sizes)),
             Key("limits.max-age", \.limits.maxAge, .seconds(60...31_536_000)),
@@ -49,7 +49,7 @@ extension RouteSettings {
                 "queue.minimum-backoff",
                 \.queue.minimumBackoff,
                 .duration(1...604_800),
-                upTo: .init("queue.maximum-backoff") { $0.queue.maximumBackoff }
+                upTo: ("queue.maximum-backoff", \.queue.maximumBackoff)
             ),
             Key("queue.maximum-backoff", \.queue.maximumBackoff, .duration(1...604_800)),
             Key("queue.lifetime", \.queue.lifetime, .duration(60...31_536_000)),
@@ -88,9 +88,7 @@ extension RouteSettings {
 
     /// The first setting that contradicts others, and the reason; otherwise nil.
     var contradiction: (key: String, reason: String)? {
-        if form != .body, let store {
-            return ("form", "\(store) upstream requires form: body")
-        }
+        if form != .body, let store { return ("form", "\(store) upstream requires form: body") }
         if upstream.isBucket {
             if upstream.bucket.credentials == nil {
                 return (
@@ -111,18 +109,15 @@ extension RouteSettings {
                 "reply: accepted requires promise: power-cut, because an accepted upload must survive a power failure"
             )
         }
-        if ordinary == .pass, let need = needOfWhole {
+        for (key, isPassing, others) in [
+            ("ordinary", ordinary == .pass, "ordinary: spool"),
+            ("tus", tus == .pass, "tus: on or off"),
+        ] {
+            guard isPassing, let need = needOfWhole else { continue }
             return (
-                "ordinary",
+                key,
                 "an upload that is not spooled cannot have \(need), which requires complete content; "
-                    + "remove that setting, or use ordinary: spool"
-            )
-        }
-        if tus == .pass, let need = needOfWhole {
-            return (
-                "tus",
-                "an upload that is not spooled cannot have \(need), which requires complete content; "
-                    + "remove that setting, or use tus: on or off"
+                    + "remove that setting, or use \(others)"
             )
         }
         if crossOrigin.origins.contains(CrossOrigin.anyOrigin) {

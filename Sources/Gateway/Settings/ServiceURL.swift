@@ -64,11 +64,11 @@ package struct ServiceSettings: Sendable, Equatable {
                 targets: [url.target],
                 connectTimeout: timeout,
                 stallTimeout: timeout,
-                responseTimeout: timeout,
-                certificateAuthority: certificateAuthority,
-                clientCertificate: clientCertificate,
-                clientKey: clientKey
+                responseTimeout: timeout
             )
+            settings.certificateAuthority = certificateAuthority
+            settings.clientCertificate = clientCertificate
+            settings.clientKey = clientKey
             settings.hasOneTimeout = true
             return settings
         }

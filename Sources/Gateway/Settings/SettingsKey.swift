@@ -1,16 +1,5 @@
 // One row of a table of settings: the reading, printing and reloading of one key.
 
-/// The value of another setting, which a setting's value must not exceed.
-struct SettingsBound<Root, Value>: Sendable {
-    /// The other setting's key, such as `limits.max-size`.
-    let name: String
-    let value: @Sendable (Root) -> Value
-
-    init(_ name: String, _ value: @escaping @Sendable (Root) -> Value) {
-        (self.name, self.value) = (name, value)
-    }
-}
-
 struct SettingsKey<Root>: Sendable {
     typealias Path<Value> = any WritableKeyPath<Root, Value> & Sendable
 
@@ -45,21 +34,21 @@ struct SettingsKey<Root>: Sendable {
         self.init(name, path, kind.optional, needsRestart: needsRestart)
     }
 
-    /// Creates a setting limited by `bound`.
+    /// Creates a setting limited by another setting, such as `limits.max-size`.
     ///
     /// A greater value is refused, and a greater default is lowered to the limit.
     init<Value: Comparable & Sendable>(
         _ name: String,
         _ path: Path<Value>,
         _ kind: SettingsKind<Value>,
-        upTo bound: SettingsBound<Root, Value>
+        upTo bound: (name: String, path: Path<Value>)
     ) {
         self.name = name
         needsRestart = false
         text = { kind.text($0[keyPath: path]) }
         read = { value, root throws(SettingsError) in
             let read = try kind.read(value)
-            let maximum = bound.value(root)
+            let maximum = root[keyPath: bound.path]
             guard read <= maximum else {
                 let written = try value.scalar(else: kind.expected)
                 throw value.fault(
@@ -68,7 +57,8 @@ struct SettingsKey<Root>: Sendable {
             }
             root[keyPath: path] = read
         }
-        lower = { root in root[keyPath: path] = min(root[keyPath: path], bound.value(root)) }
+        lower = { root in root[keyPath: path] = min(root[keyPath: path], root[keyPath: bound.path])
+        }
     }
 
     /// Creates a setting of `Root` from `key`, a setting of one of its parts.

@@ -98,7 +98,7 @@ extension SettingsKind {
                 return pairs
             },
             text: { pairs in
-                let members = pairs.map(text).map { (name: $0.name, value: JSON.string($0.value)) }
+                let members = pairs.map(text).map { ($0.name, JSON.string($0.value)) }
                 return members.isEmpty ? "" : JSON.object(members).text
             }
         )
@@ -107,7 +107,7 @@ extension SettingsKind {
     private static func use(_ expected: String) -> String { " is not valid; use \(expected)" }
 
     private static func listText(_ texts: [String]) -> String {
-        texts.isEmpty ? "" : JSON.array(texts.map { .string($0) }).text
+        texts.isEmpty ? "" : JSON.texts(texts).text
     }
 
     // MARK: Numbers
