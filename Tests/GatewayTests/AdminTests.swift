@@ -445,7 +445,7 @@ struct AdminTests {
     func partial() throws {
         let admin = Admin.of(test.gateway)
         func look() -> Status {
-            admin.sampler.lookForPartial(true)
+            admin.sampler.lookForPartial(isThere: true)
             return Status(of: admin)
         }
         let locations = try ["/a/one", "/a/<two>"].map { target in

@@ -258,7 +258,7 @@ struct FailingRouteTests {
         let isUnreached = !["broken off", "silent"].contains(what)
         #expect(failing.run.wasReached == !isUnreached)
         #expect(failing.count.hasSuffix(", none reached the upstream") == isUnreached)
-        #expect(failing.targets == [target.text])
+        #expect(failing.route.targets == [target.text])
         // Another gateway could not reach it either.
         if !failing.run.reason.contains("was not attempted") { #expect(ready(test).status == 200) }
     }

@@ -134,7 +134,7 @@ package final class Admin: Sendable {
     private var readiness: Response {
         let checks = self.checks(load())
         let isReady = checks.allSatisfy(\.isGood)
-        let members = checks.map { (name: $0.name, value: JSON.string($0.text)) }
+        let members = checks.map { ($0.name, JSON.string($0.text)) }
         var response = Self.json(
             .object([("ready", .boolean(isReady)), ("checks", .object(members))])
         )

@@ -54,21 +54,17 @@ final class Sampler: Sendable {
     func start(hasPartial: @escaping @Sendable () -> Bool) throws(SystemError) {
         look(turn: 0)
         try Thread.start(name: "sampler") { [self] in
-            var turn = 0
-            while true {
+            for turn in 1... {
                 Thread.pause(Self.interval)
-                turn += 1
                 look(turn: turn)
             }
         }
-        try Thread.start(name: "sampler-space") { [self] in
-            while true { readSpace() }
-        }
+        try Thread.start(name: "sampler-space") { [self] in while true { readSpace() } }
         state.update { $0.isStarted = true }
         try Thread.start(name: "sampler-partial") { [self] in
             while true {
                 let watch = Stopwatch()
-                lookForPartial(hasPartial())
+                lookForPartial(isThere: hasPartial())
                 // A walk through a large spool takes long, so walks get at most one percent of the time.
                 let walk = Duration.nanoseconds(watch.nanoseconds)
                 Thread.pause(max(Self.partialInterval, walk * 99))
@@ -78,10 +74,10 @@ final class Sampler: Sendable {
 
     /// Updates the list of partial uploads.
     ///
-    /// If `hasPartial` is false, empties the list without a search.
-    func lookForPartial(_ hasPartial: Bool) {
+    /// If `isThere` is false, empties the list without a search.
+    func lookForPartial(isThere: Bool) {
         // An unreadable spool is reported by its own check; the last list is outdated.
-        let found = hasPartial ? try? spool.newestPartial(maximum: Self.maximumPartial) : nil
+        let found = isThere ? try? spool.newestPartial(maximum: Self.maximumPartial) : nil
         state.update { $0.partial = found ?? [] }
     }
 

@@ -1,5 +1,6 @@
 // The status as JSON, for `spoolgate status --json` and the page; spoolgate-metrics(7) lists the members.
 
+import SpoolgateDelivery
 import SpoolgateJournal
 import SpoolgatePosix
 import SpoolgateRequests
@@ -10,44 +11,35 @@ import SpoolgateUploadProtocol
 extension Status {
     /// The JSON object printed by `spoolgate status --json`; its members are listed in spoolgate-metrics(7).
     var json: JSON {
-        .versioned(
-            [
-                ("level", .string(level.rawValue)), ("line", .string(line)),
-                ("concerns", .array(concerns.map { .string($0) })), ("version", .string(version)),
-                ("build", build.map { .string($0) } ?? .null),
-                ("host", .string(host)),
-                ("start", .string(start.description)), ("time", .string(now.description)),
-                (
-                    "checks",
-                    .object(checks.map { (name: $0.name, value: .string($0.text)) })
-                ),
-                ("threads-busy", .integer(Int64(busy))),
-                ("threads-maximum", .integer(Int64(maximum))),
-                ("receiving", .integer(Int64(receiving))), ("ordinary", .integer(Int64(ordinary))),
-                ("bytes-per-second", .integer(rate)), ("counting", .boolean(isCounting)),
-                ("now", .array(transfers.first.map(\.json))),
-                ("failing", .array(failing.map(\.json))),
-                ("partial", .integer(Int64(partial.count))),
-                ("partial-uploads", .array(partial.first.map(\.json))),
-                ("waiting", .integer(Int64(waiting.count))),
-                ("next", .array(waiting.first.map(\.json))),
-                ("needing-attention", .integer(Int64(needy.count))),
-                ("needs-attention", .array(needy.first.map(\.json))),
-                ("held", .integer(Int64(held.count))),
-                ("on-hold", .array(held.first.map(\.json))),
-                ("corrupt", .integer(Int64(corrupt))),
-                ("unrecovered", .integer(Int64(unrecovered))),
-                ("spool-errors", .integer(Int64(spoolErrors.count))),
-                ("failures", .array(failures.map(\.json))), ("space", spaceJSON),
-                ("routes", .array(routes.map(\.json))),
-            ] + (node.map { [("node", .string($0)), ("nodes", nodesJSON)] } ?? [])
-        )
+        var members: [(name: String, value: JSON)] = [
+            ("level", .string(level.rawValue)), ("line", .string(line)),
+            ("concerns", .texts(concerns)), ("version", .string(version)),
+            ("build", .string(build)), ("host", .string(host)),
+            ("start", .string(start.description)), ("time", .string(now.description)),
+            ("checks", .object(checks.map { ($0.name, .string($0.text)) })),
+            ("threads-busy", .integer(load.busy)), ("threads-maximum", .integer(load.maximum)),
+            ("receiving", .integer(receiving)), ("ordinary", .integer(ordinary)),
+            ("bytes-per-second", .integer(rate)), ("counting", .boolean(isCounting)),
+            ("now", .array(transfers.first.map(\.json))),
+            ("failing", .array(failing.map(\.json))), ("partial", .integer(partial.count)),
+            ("partial-uploads", .array(partial.first.map(\.json))),
+            ("waiting", .integer(waiting.count)), ("next", .array(waiting.first.map(\.json))),
+            ("needing-attention", .integer(needy.count)),
+            ("needs-attention", .array(needy.first.map(\.json))),
+            ("held", .integer(held.count)), ("on-hold", .array(held.first.map(\.json))),
+            ("corrupt", .integer(corrupt)), ("unrecovered", .integer(unrecovered)),
+            ("spool-errors", .integer(spoolErrors.count)),
+            ("failures", .array(failures.map(\.json))), ("space", spaceJSON),
+            ("routes", .array(routes.map { .object($0.members) })),
+        ]
+        if let node { members += [("node", .string(node)), ("nodes", nodesJSON)] }
+        return .versioned(members)
     }
 
     private var nodesJSON: JSON {
         .array(
-            sample.nodes.map { node in
-                .object([("node", .string(node.name)), ("alive", .boolean(node.isAlive))])
+            sample.nodes.map {
+                .object([("node", .string($0.name)), ("alive", .boolean($0.isAlive))])
             }
         )
     }
@@ -55,12 +47,12 @@ extension Status {
     private var spaceJSON: JSON {
         .object([
             ("bytes", .integer(figures.bytes)),
-            ("quota", figures.quota.map { .integer($0) } ?? .null),
+            ("quota", .integer(figures.quota)),
             ("reserve", .integer(figures.reserve)),
-            ("free", sample.space.map { .integer($0.freeBytes) } ?? .null),
-            ("free-files", sample.space?.freeFiles.map { .integer($0) } ?? .null),
-            ("last-purge", sample.lastPurge.map { .string($0.description) } ?? .null),
-            ("full", .array(full.compactMap(\.fullness).map { .string($0.rawValue) })),
+            ("free", .integer(sample.space?.freeBytes)),
+            ("free-files", .integer(sample.space?.freeFiles)),
+            ("last-purge", .string(sample.lastPurge?.description)),
+            ("full", .texts(full.compactMap(\.fullness?.rawValue))),
         ])
     }
 }
@@ -69,11 +61,9 @@ extension Transfer {
     fileprivate var json: JSON {
         .object([
             ("upload", .string(id.description)), ("route", .string(route)),
-            ("owner", owner.map { .string($0) } ?? .null),
-            ("client", client.map { .string($0) } ?? .null), ("offset", .integer(offset)),
-            ("length", length.map { .integer($0) } ?? .null), ("bytes-per-second", .integer(rate)),
-            ("seconds-left", secondsLeft.map { .integer($0) } ?? .null),
-            ("connections", .integer(Int64(connections))),
+            ("owner", .string(owner)), ("client", .string(client)), ("offset", .integer(offset)),
+            ("length", .integer(length)), ("bytes-per-second", .integer(rate)),
+            ("seconds-left", .integer(secondsLeft)), ("connections", .integer(connections)),
         ])
     }
 }
@@ -82,8 +72,7 @@ extension PartialUpload {
     fileprivate var json: JSON {
         .object([
             ("upload", .string(id.description)), ("route", .string(route)),
-            ("owner", owner.map { .string($0) } ?? .null), ("offset", .integer(offset)),
-            ("length", length.map { .integer($0) } ?? .null),
+            ("owner", .string(owner)), ("offset", .integer(offset)), ("length", .integer(length)),
             ("last-activity", .string(lastActivity.description)),
         ])
     }
@@ -93,34 +82,30 @@ extension WaitingUpload {
     fileprivate var json: JSON {
         .object([
             ("upload", .string(id.description)), ("route", .string(route)),
-            ("owner", owner.map { .string($0) } ?? .null), ("length", .integer(size)),
-            ("cause", cause.map { .string($0.rawValue) } ?? .null),
-            ("complete-since", since.map { .string($0.description) } ?? .null),
-            ("next-attempt", next.map { .string($0.description) } ?? .null),
-            ("attempts", .integer(Int64(attempts))),
-            ("reason", reason.map { .string($0) } ?? .null),
-            ("question", prompt.map { .string($0) } ?? .null),
-            ("commands", .array(steps.map { .string($0.command) })),
+            ("owner", .string(owner)), ("length", .integer(size)),
+            ("cause", .string(cause?.rawValue)), ("complete-since", .string(since?.description)),
+            ("next-attempt", .string(next?.description)), ("attempts", .integer(attempts)),
+            ("reason", .string(reason)), ("question", .string(prompt)),
+            ("commands", .texts(steps.map(\.command))),
         ])
     }
 }
 
-extension RouteTargets {
-    fileprivate var json: JSON {
-        .object([
-            ("route", .string(name)), ("upstream", .array(targets.map { .string($0) })),
-        ])
+extension Route {
+    fileprivate var members: [(name: String, value: JSON)] {
+        [("route", .string(name)), ("upstream", .texts(targets))]
     }
 }
 
 extension FailingRoute {
     fileprivate var json: JSON {
-        .object([
-            ("route", .string(name)), ("upstream", .array(targets.map { .string($0) })),
-            ("failures", .integer(Int64(run.count))), ("seconds", .integer(run.age)),
-            ("several-clients", .boolean(run.isOfSeveralClients)),
-            ("reached", .boolean(run.wasReached)), ("reason", .string(run.reason)),
-        ])
+        .object(
+            route.members + [
+                ("failures", .integer(run.count)), ("seconds", .integer(run.age)),
+                ("several-clients", .boolean(run.isOfSeveralClients)),
+                ("reached", .boolean(run.wasReached)), ("reason", .string(run.reason)),
+            ]
+        )
     }
 }
 

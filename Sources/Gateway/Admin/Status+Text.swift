@@ -3,6 +3,7 @@
 // Invariants: the first line begins with the level, which sets the exit status of the command; no text of a client can
 // move the cursor.
 
+import SpoolgateDelivery
 import SpoolgateJournal
 import SpoolgatePosix
 import SpoolgateRequests
@@ -30,7 +31,7 @@ extension Status {
             ]
         }
         add("Failing", Part(failing, maximum: .max), maximum: .max, to: &lines) { route in
-            [route.name, route.upstream, route.count, route.run.reason]
+            [route.route.name, route.route.targetList, route.count, route.run.reason]
         }
         if partial.count > 0 {
             let rows = partial.first.prefix(Self.rows).map { upload in
@@ -63,12 +64,10 @@ extension Status {
             }
         }
         add("Failures", Part(failures), to: &lines) { failure in
-            [
-                "\(since(failure.time)) ago", "\(failure.id)", failure.route, failure.reason,
-            ]
+            ["\(since(failure.time)) ago", "\(failure.id)", failure.route, failure.reason]
         }
         add("Routes", Part(routes, maximum: .max), maximum: .max, to: &lines) { route in
-            [route.name, route.upstream]
+            [route.name, route.targetList]
         }
         lines += ["", "Space", "  " + space.joined(separator: ", ")]
         return lines.map { $0.forTerminal + "\n" }.joined()
@@ -133,9 +132,7 @@ extension Status {
                 parts.append(files == 1 ? "1 free inode" : "\(files) free inodes")
             }
         }
-        if let purge = sample.lastPurge {
-            parts.append("purged \(since(purge)) ago")
-        }
+        if let purge = sample.lastPurge { parts.append("purged \(since(purge)) ago") }
         return parts
     }
 

@@ -41,15 +41,14 @@ struct Status: Sendable {
     /// The identity of the build, or nil if unknown.
     let build: String?
     let host: String
-    /// The routes and their targets, sorted by name.
-    let routes: [RouteTargets]
+    /// The routes, sorted by name.
+    let routes: [Route]
     /// The name of this node; nil if there is only one.
     let node: String?
     let start: WallTime
     let now: WallTime
     let checks: [Check]
-    let busy: Int
-    let maximum: Int
+    let load: ListenerLoad
     let receiving: Int
     /// The number of ordinary uploads being received, which have no identity and are not in `transfers`.
     let ordinary: Int
@@ -98,8 +97,7 @@ struct Status: Sendable {
         node = admin.node
         start = metrics.start
         now = gateway.deliveries.clock.now
-        let load = admin.load()
-        (busy, maximum) = (load.busy, load.maximum)
+        load = admin.load()
         checks = admin.checks(load)
         receiving = max(0, metrics.receiving.count)
         ordinary = max(0, metrics.receivingOrdinary.count)
@@ -111,14 +109,10 @@ struct Status: Sendable {
         isAfterDeath = gateway.deliveries.spool.isAfterDeath
         let (known, others) = metrics.waiting.all
         let deferred = known.filter { $0.cause == nil }
-        waiting = Part(
-            deferred.sorted { Self.isBefore(($0.next, $0.id), ($1.next, $1.id)) },
-            others: others
-        )
+        waiting = Part(deferred.sorted(by: \.next), others: others)
         let now = now
         oldestWait = deferred.compactMap(\.since).min().map { max(0, now.seconds - $0.seconds) }
-        let inHold = known.filter { $0.cause != nil }
-            .sorted { Self.isBefore(($0.since, $0.id), ($1.since, $1.id)) }
+        let inHold = known.filter { $0.cause != nil }.sorted(by: \.since)
         needy = Part(inHold.filter { $0.cause != .held })
         held = Part(inHold.filter { $0.cause == .held })
         let queues = QueueFigures(of: gateway)
@@ -127,14 +121,16 @@ struct Status: Sendable {
         let active = Set(gateway.transfers.all.map(\.id))
         let idle = Array(admin.sampler.partial.filter { !active.contains($0.id) }.prefix(left))
         partial = Part(idle, others: left - idle.count)
-        failing = admin.routes.compactMap { FailingRoute($0) }
-        lostRedirects = admin.routes.compactMap { route in
+        routes = admin.routes
+        failing = routes.compactMap { route in
+            route.counts.health.failing.map { FailingRoute(route: route, run: $0) }
+        }
+        lostRedirects = routes.compactMap { route in
             route.lostRedirect.map {
                 "route \(route.name): a redirect to \($0) was not taken for success (name it in redirects.login or "
                     + "redirects.success)"
             }
         }
-        routes = admin.routes.map { RouteTargets(name: $0.name, targets: $0.targets) }
         failures = metrics.failures.newest
         figures = gateway.deliveries.spool.figures
         sample = admin.sampler.sample
@@ -146,21 +142,11 @@ struct Status: Sendable {
         spoolErrors = metrics.spoolErrors.recent
     }
 
-    /// Orders uploads by time, those without a time last; then by identity.
-    private static func isBefore(
-        _ one: (time: WallTime?, id: UploadID),
-        _ other: (time: WallTime?, id: UploadID)
-    ) -> Bool {
-        let (first, second) = (one.time ?? .far, other.time ?? .far)
-        return first == second ? one.id.description < other.id.description : first < second
-    }
-
-    private var versionText: String { ProgramVersion.text(version, build: build) }
-
-    private var program: String { "spoolgate \(versionText)\(node.map { ", node \($0)" } ?? "")" }
+    private var threads: String { "\(load.busy) of \(load.maximum) threads" }
 
     var running: String {
-        "\(program), on \(host), up \(since(start)), \(busy) of \(maximum) threads"
+        "spoolgate \(ProgramVersion.text(version, build: build))\(node.map { ", node \($0)" } ?? ""), "
+            + "on \(host), up \(since(start)), \(threads)"
     }
 
     func since(_ time: WallTime) -> String { DurationText.rounded(now.seconds - time.seconds) }
@@ -196,7 +182,7 @@ struct Status: Sendable {
                 "node \(dead.joined(separator: ", ")) failed; its uploads have not been recovered yet"
             )
         }
-        if busy * 10 > maximum * 8 { all.append("\(busy) of \(maximum) threads are in use") }
+        if load.busy * 10 > load.maximum * 8 { all.append("\(threads) are in use") }
         if let purge = sample.lastPurge, now.seconds - purge.seconds > 10_800 {
             all.append("the last purge was \(since(purge)) ago")
         }
@@ -295,30 +281,15 @@ extension SpoolError {
     }
 }
 
-struct RouteTargets: Sendable {
-    let name: String
+extension Route {
     /// The targets as written in the settings.
-    let targets: [String]
-
-    var upstream: String { targets.joined(separator: ", ") }
+    var targetList: String { targets.joined(separator: ", ") }
 }
 
 struct FailingRoute: Sendable {
-    let name: String
-    /// The targets as written in the settings.
-    let targets: [String]
+    let route: Route
     /// The failures since the last successful delivery.
     let run: FailureRun
-
-    /// Returns nil if the deliveries of the route are not failing.
-    init?(_ route: Route) {
-        guard let run = route.counts.health.failing else { return nil }
-        name = route.name
-        targets = route.targets
-        self.run = run
-    }
-
-    var upstream: String { targets.joined(separator: ", ") }
 
     var count: String {
         let noun = run.count == 1 ? "delivery" : "deliveries"
@@ -328,7 +299,8 @@ struct FailingRoute: Sendable {
 
     /// The problem in a few words, for the line printed by `status --check`.
     var concern: String {
-        "route \(name) is failing: \(count) (\(upstream)); last failure: \(run.reason.prefix(300))"
+        "route \(route.name) is failing: \(count) (\(route.targetList)); last failure: "
+            + "\(run.reason.prefix(300))"
     }
 }
 
@@ -350,6 +322,16 @@ extension Transfer {
     }
 }
 
+extension [WaitingUpload] {
+    /// Returns the uploads by time, those without a time last; then by identity.
+    fileprivate func sorted(by time: KeyPath<WaitingUpload, WallTime?>) -> [WaitingUpload] {
+        func key(_ upload: WaitingUpload) -> (WallTime, String) {
+            (upload[keyPath: time] ?? WallTime(seconds: .max), upload.id.description)
+        }
+        return sorted { key($0) < key($1) }
+    }
+}
+
 extension WaitingUpload {
     func when(_ now: WallTime) -> String {
         guard let next else { return "waits for its client" }
@@ -368,10 +350,7 @@ extension WaitingUpload {
         case nil: []
         case .held?: [("to release it", "spoolgate release \(id)")]
         case .failed?:
-            [
-                ("to see why", "spoolgate show \(id)"),
-                ("to retry", "spoolgate requeue \(id)"),
-            ]
+            [("to see why", "spoolgate show \(id)"), ("to retry", "spoolgate requeue \(id)")]
         case .indeterminate?:
             // An operator decides, because the upstream could receive the upload twice.
             [
@@ -389,8 +368,4 @@ extension UploadNaming {
         let name = ClientFileName(target: path, fields: fields).text
         return name == ClientFileName.unnamed || path.hasSuffix("/\(name)") ? nil : name
     }
-}
-
-extension WallTime {
-    fileprivate static let far = WallTime(seconds: .max)
 }

@@ -3,6 +3,7 @@
 //
 // Invariant: all text that does not come from this file is escaped by `HTML.text`.
 
+import SpoolgateDelivery
 import SpoolgateJournal
 import SpoolgatePosix
 import SpoolgateRequests
@@ -113,49 +114,48 @@ extension Status {
             + (time.map { HTML.element("time", $0) } ?? "") + "</div>"
     }
 
+    private func head(_ route: Route) -> String {
+        "<div>\(HTML.element("b", route.name))\(HTML.element("code", route.targetList))</div>"
+    }
+
+    /// Returns a row's line of facts.
+    private func line(_ facts: [String?]) -> String {
+        HTML.element("p", facts.compactMap(\.self).joined(separator: " · "))
+    }
+
     private var receives: String {
         part("Now", transfers, ordinary: ordinary, none: "No uploads are being received.") {
             transfer in
-            var facts = [
+            let facts = [
                 Self.size(transfer.offset, of: transfer.length),
                 "\(ByteSize.decimal(transfer.rate))/s",
+                transfer.secondsLeft.map { "\(DurationText.rounded($0)) left" }, transfer.client,
+                "\(transfer.connections) connection\(transfer.connections == 1 ? "" : "s")",
             ]
-            if let left = transfer.secondsLeft {
-                facts.append("\(DurationText.rounded(left)) left")
-            }
-            if let client = transfer.client { facts.append(client) }
-            facts.append(
-                "\(transfer.connections) connection\(transfer.connections == 1 ? "" : "s")"
-            )
             let value = transfer.percent.map { " value=\"\($0)\"" } ?? ""
             let (id, naming) = ("\(transfer.id)", transfer.naming)
             return "<li>\(head(id, transfer.route, transfer.owner, naming: naming))"
                 + "<progress max=\"100\"\(value) aria-label=\"Received of \(id)\"></progress>"
-                + HTML.element("p", facts.joined(separator: " · ")) + "</li>"
+                + line(facts) + "</li>"
         }
     }
 
     private var fails: String {
-        part("Failing", Part(failing, maximum: .max)) { route in
-            "<li class=\"failing\"><div>" + HTML.element("b", route.name)
-                + HTML.element("code", route.upstream) + "</div>"
-                + HTML.element("p", route.count) + reason(route.run.reason) + "</li>"
+        part("Failing", Part(failing, maximum: .max)) { failing in
+            "<li class=\"failing\">" + head(failing.route) + HTML.element("p", failing.count)
+                + reason(failing.run.reason) + "</li>"
         }
     }
 
     private var goesTo: String {
-        part("Routes", Part(routes, maximum: .max)) { route in
-            "<li><div>" + HTML.element("b", route.name) + HTML.element("code", route.upstream)
-                + "</div></li>"
-        }
+        part("Routes", Part(routes, maximum: .max)) { "<li>\(head($0))</li>" }
     }
 
     private var partialPart: String {
         guard partial.count > 0 else { return "" }
         let list = rows(partial) { upload in
-            let facts = [Self.size(upload.offset, of: upload.length), idle(upload)]
-            return "<li>\(head("\(upload.id)", upload.route, upload.owner, naming: upload.naming))"
-                + HTML.element("p", facts.joined(separator: " · ")) + "</li>"
+            "<li>\(head("\(upload.id)", upload.route, upload.owner, naming: upload.naming))"
+                + line([Self.size(upload.offset, of: upload.length), idle(upload)]) + "</li>"
         }
         return "<section><h2>Partial <span>\(partial.count)</span></h2>\(list)"
             + "<p>\(HTML.text(partialWords)): \(HTML.element("kbd", Self.listPartial))</p></section>\n"
@@ -164,22 +164,18 @@ extension Status {
     private var waits: String {
         part("Waiting", waiting, none: "No uploads are waiting for delivery.") { upload in
             "<li>\(head("\(upload.id)", upload.route, upload.owner, naming: upload.naming))"
-                + HTML.element("p", "\(ByteSize.decimal(upload.size)) · \(upload.when(now))")
-                + reason(upload.reason) + "</li>"
+                + line([ByteSize.decimal(upload.size), upload.when(now)]) + reason(upload.reason)
+                + "</li>"
         }
     }
 
     private var needsAttention: String {
-        part("Needs attention", needy, none: "Nothing needs attention.") {
-            inHold($0, class: "needy")
-        }
+        part("Needs attention", needy, none: "Nothing needs attention.") { inHold($0, "needy") }
     }
 
-    private var isHeld: String {
-        part("Held", held) { inHold($0, class: "held") }
-    }
+    private var isHeld: String { part("Held", held) { inHold($0, "held") } }
 
-    private func inHold(_ upload: WaitingUpload, class kind: String) -> String {
+    private func inHold(_ upload: WaitingUpload, _ kind: String) -> String {
         let waited = upload.since.map { "complete for \(since($0))" }
         let facts = [upload.cause?.rawValue, ByteSize.decimal(upload.size), waited]
         let steps = upload.steps.map { step in
@@ -187,8 +183,8 @@ extension Status {
         }
         return
             "<li class=\"\(kind)\">\(head("\(upload.id)", upload.route, upload.owner, naming: upload.naming))"
-            + HTML.element("p", facts.compactMap(\.self).joined(separator: " · "))
-            + reason(upload.reason) + (upload.prompt.map { HTML.element("p", $0) } ?? "")
+            + line(facts) + reason(upload.reason)
+            + (upload.prompt.map { HTML.element("p", $0) } ?? "")
             + steps.joined() + "</li>"
     }
 
@@ -209,8 +205,7 @@ extension Status {
             let value = min(100, figures.bytes * 100 / quota)
             bars = "<progress max=\"100\" value=\"\(value)\" aria-label=\"Quota\"></progress>"
         }
-        return "<section><h2>Space</h2>\(bars)"
-            + HTML.element("p", space.joined(separator: " · ")) + "</section>\n"
+        return "<section><h2>Space</h2>\(bars)\(line(space))</section>\n"
     }
 }
 
