@@ -27,17 +27,18 @@ final class EventQueue: Sendable {
         var late: AppendedFile?
         var lateEnd = Deadline.after(.zero)
 
-        /// Returns what the thread that added line `number` must do next; nil if another thread is writing.
+        /// Returns the lines that the thread that added line `number` must write, its own and those of waiting threads;
+        /// none if its line is written or lost, and nil if another thread is writing.
         ///
         /// After nil, the thread must wait if `isPatient` is true; otherwise the writing thread writes the line too.
-        mutating func turn(for number: Int, isPatient: Bool = true) -> Turn? {
-            if done >= number { return .over }
+        mutating func turn(for number: Int, isPatient: Bool = true) -> [String]? {
+            if done >= number { return [] }
             if isWriting {
                 if !isPatient { isLeft = true }
                 return nil
             }
             isWriting = true
-            return .write(takeLines())
+            return takeLines()
         }
 
         /// Records that the writing thread has written or lost `count` lines; returns its next lines, or nil to stop.
@@ -55,13 +56,6 @@ final class EventQueue: Sendable {
             defer { lines = [] }
             return lines
         }
-    }
-
-    private enum Turn {
-        /// Write the lines of all waiting threads.
-        case write([String])
-        /// The line is written or lost.
-        case over
     }
 
     /// The number of events added by this process since `pending` was renamed, and of events in `sending` that are not
@@ -110,15 +104,12 @@ final class EventQueue: Sendable {
         let turn = backlog.wait(until: .after(Self.longestWait), isQuiet: true) {
             $0.turn(for: number)
         }
-        // The writing thread will write this line too.
-        switch turn ?? backlog.updateQuietly({ $0.turn(for: number, isPatient: false) }) {
-        case .write(let lines): work(lines)
-        case .over, nil: break
-        }
+        // Otherwise the writing thread will write this line too.
+        work(turn ?? backlog.updateQuietly { $0.turn(for: number, isPatient: false) } ?? [])
     }
 
     private func work(_ lines: [String]) {
-        var next: [String]? = lines
+        var next = lines.isEmpty ? nil : lines
         while let lines = next {
             write(lines)
             next = backlog.update { $0.end(lines.count) }
@@ -251,17 +242,15 @@ final class EventQueue: Sendable {
     /// Opens the file whose lines are sent next, and renames it to `sending` if necessary; nil if no lines wait.
     func batch() throws(SystemError) -> EventBatch? {
         let directory = try directory()
-        if let file = try directory.open("sending", forWriting: true) {
-            return try EventBatch(file, in: directory, left: left)
+        if let batch = try EventBatch(in: directory, left: left) { return batch }
+        if try !takeLate(in: directory) {
+            guard let status = try directory.status(of: "pending"), status.size > 0 else {
+                return nil
+            }
+            added.set(0)
+            try Disk().rename("pending", in: directory, to: "sending", in: directory)
         }
-        if try takeLate(in: directory), let file = try directory.open("sending", forWriting: true) {
-            return try EventBatch(file, in: directory, left: left)
-        }
-        guard let status = try directory.status(of: "pending"), status.size > 0 else { return nil }
-        added.set(0)
-        try Disk().rename("pending", in: directory, to: "sending", in: directory)
-        guard let file = try directory.open("sending", forWriting: true) else { return nil }
-        return try EventBatch(file, in: directory, left: left)
+        return try EventBatch(in: directory, left: left)
     }
 
     /// Renames the oldest `late-...` file that no process is writing to `sending`; returns false without such a file.
@@ -334,12 +323,9 @@ final class EventBatch {
     private var path: String { directory.path(of: "sending") }
     private let left: Counter
 
-    /// Creates a batch, and sets `left` to the number of events that are not done.
-    init(
-        _ file: consuming Descriptor,
-        in directory: Directory,
-        left: Counter
-    ) throws(SystemError) {
+    /// Opens the file, and sets `left` to the number of events that are not done; returns nil if the file is missing.
+    init?(in directory: Directory, left: Counter) throws(SystemError) {
+        guard let file = try directory.open("sending", forWriting: true) else { return nil }
         self.file = file
         self.directory = directory
         self.left = left

@@ -14,21 +14,11 @@ package import SpoolgateUploadProtocol
 /// Thread-safe; several processes may share a file and a queue.
 package final class Events: Sendable {
     private struct State {
-        var settings: EventSettings
-        var correlationField: HTTPField.Name?
-        var node: String?
-        var showsQueries: Bool
+        var settings: Settings
         var file: AppendedFile?
 
-        init(_ settings: Settings) {
-            self.settings = settings.events
-            correlationField = settings.correlationField
-            node = settings.node
-            showsQueries = settings.showsQueries
-        }
-
         func correlation(of creation: UploadCreation) -> String? {
-            correlationField.flatMap { creation.head.fields[$0] }
+            settings.correlationField.flatMap { creation.head.fields[$0] }
         }
     }
 
@@ -45,7 +35,7 @@ package final class Events: Sendable {
     /// `gateway` is the name of the gateway in requests to the webhook, or nil if this process sends no events. The
     /// loss of events is reported to `log`.
     package init(_ settings: Settings, spool: Spool, log: Log, by gateway: GatewayName? = nil) {
-        state = Monitor(State(settings))
+        state = Monitor(State(settings: settings))
         let losses = DroppedEvents(log)
         self.losses = losses
         clock = spool.clock
@@ -68,7 +58,7 @@ package final class Events: Sendable {
 
     /// Applies new settings, and reopens the file for the next event.
     package func reload(_ settings: Settings) {
-        state.update { $0 = State(settings) }
+        state.update { $0 = State(settings: settings) }
         webhook.reload(settings.events)
     }
 
@@ -83,18 +73,18 @@ package final class Events: Sendable {
     /// Sets the event's time, and writes it to the file and the webhook's queue; does not wait for the webhook.
     package func note(_ event: @autoclosure () -> Event) {
         let isReported = state.updateQuietly { state in
-            state.settings.destination != nil || state.settings.webhook.url != nil
+            state.settings.events.destination != nil || state.settings.events.webhook.url != nil
         }
         guard isReported else { return }
         let state = state.updateQuietly { $0 }
         let settings = state.settings
         var event = event()
         event.time = clock.now
-        event.node = state.node
+        event.node = settings.node
         if let creation = event.creation { event.correlation = state.correlation(of: creation) }
-        event.target = event.target?.shownTarget(withQuery: state.showsQueries)
+        event.target = event.target?.shownTarget(withQuery: settings.showsQueries)
         let line = event.json.text
-        switch settings.destination {
+        switch settings.events.destination {
         case nil: break
         case .journal:
             losses.counting { () throws(SystemError) in
@@ -103,7 +93,7 @@ package final class Events: Sendable {
         case .file(let path):
             losses.counting { () throws(SystemError) in try file(path).add(line: line) }
         }
-        if settings.webhook.url != nil {
+        if settings.events.webhook.url != nil {
             queue.add(line, at: event.time)
             webhook.wake()
         }
@@ -113,7 +103,7 @@ package final class Events: Sendable {
         if let file = state.update({ $0.file }), file.path == path { return file }
         // Two threads may open the file at once; either descriptor can be used.
         let opened = try AppendedFile(path: path, mode: Self.fileMode)
-        state.update { if $0.settings.destination == .file(path) { $0.file = opened } }
+        state.update { if $0.settings.events.destination == .file(path) { $0.file = opened } }
         return opened
     }
 
@@ -137,15 +127,9 @@ package final class Events: Sendable {
 
 /// Counts lost events and logs their number, rate-limited.
 private final class DroppedEvents: Sendable {
-    private struct Count {
-        var lost = 0
-        var next = Deadline.after(.zero)
-    }
-
     let total = Counter()
-    private let count = Monitor(Count())
+    private let lines = Monitor(RareLines<String>())
     private let log: Log
-    private static let interval = Duration.seconds(60)
 
     init(_ log: Log) { self.log = log }
 
@@ -155,13 +139,7 @@ private final class DroppedEvents: Sendable {
 
     func add(_ more: Int, because error: SystemError) {
         total.add(more)
-        let lost = count.update { count -> Int? in
-            count.lost += more
-            guard count.next.hasPassed else { return nil }
-            count.next = .after(Self.interval)
-            defer { count.lost = 0 }
-            return count.lost
-        }
+        let lost = lines.update { $0.note("events", count: more) }
         if let lost { log.eventsLost(lost, reason: "\(error)") }
     }
 }

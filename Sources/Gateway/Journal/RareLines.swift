@@ -21,17 +21,18 @@ package struct RareLines<Subject: Hashable> {
     /// The subjects that have occurred and have not been forgotten.
     package var subjects: some Collection<Subject> { unreported.keys }
 
-    /// Counts an occurrence, and returns a number if a line is due now.
+    /// Counts occurrences, and returns a number if a line is due now.
     ///
     /// `next` is the earliest time of the next line about the subject if a line is due now.
     ///
-    /// - Returns: the number of occurrences since the last line, including this one, or nil if no line is due.
+    /// - Returns: the number of occurrences since the last line, including these, or nil if no line is due.
     package mutating func note(
         _ subject: Subject,
+        count: Int = 1,
         next: Deadline = .after(.seconds(60))
     ) -> Int? {
         var noted = unreported[subject] ?? Unreported()
-        noted.count += 1
+        noted.count += count
         let isReported = noted.next.hasPassed
         unreported[subject] = isReported ? Unreported(next: next) : noted
         return isReported ? noted.count : nil
