@@ -130,7 +130,7 @@ import Testing
             test.log.values(of: "reason", in: "content written") == [counted.path.reason ?? "-"]
         )
         let counts = test.gateway.metrics.routes[0].counts
-        #expect(counts.paths.map(\.path) == (counted.isSmall ? [] : [counted.path]))
+        #expect(counts.paths.all.map(\.key) == (counted.isSmall ? [] : [counted.path]))
         let isOfRoute = [.used, .off, .shared, .notOffered].contains(counted.path)
         #expect(counts.lastContentPath == (isOfRoute ? counted.path : nil))
         guard !counted.isOrdinary, counted.path != .digest else { return }
@@ -151,7 +151,7 @@ import Testing
         #expect(cut.isAborted && empty.status == 201)
         #expect(!test.log.messages.contains("content written"))
         let counts = test.gateway.metrics.routes[0].counts
-        #expect(counts.paths.isEmpty && counts.lastContentPath == nil)
+        #expect(counts.paths.all.isEmpty && counts.lastContentPath == nil)
     }
 
     @Test("the bytes of an upload's messages are added up, also while one is received")
@@ -447,7 +447,7 @@ import Testing
         let again = ScriptedExchange.creation([.bytes(Self.large)], length: .unknown)
         #expect(test.serve(again.offer(third)).status == 201)
         #expect(third.events.first?.hasPrefix("grant 0 ") == true)
-        let counts = test.gateway.metrics.routes[0].counts.paths.map { "\($0.path) \($0.count)" }
+        let counts = test.gateway.metrics.routes[0].counts.paths.all.map { "\($0.key) \($0.count)" }
         #expect(counts == ["used 2", "unusable 1"])
     }
 

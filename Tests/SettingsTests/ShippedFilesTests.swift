@@ -142,8 +142,8 @@ import Testing
     )
     func metricsPage() throws {
         let source = try Self.text("Sources/Gateway/Admin/Admin+Metrics.swift")
-        let told = source.matches(of: /begin\(\s*"([a-z_]+)",\s*\.([a-z]+),/)
-            .map { "spoolgate_\($0.1) \($0.2)" }
+        let told = source.matches(of: /(counter|gauge|histogram)\(\s*"([a-z_]+)"/)
+            .map { "spoolgate_\($0.2) \($0.1)" }
         let page = try Self.text("deploy/man/spoolgate-metrics.7")
         let rows = page.matches(of: /(?m)^\.It Sy (spoolgate_[a-z_]+) Pq Li ([a-z]+)$/)
             .map { "\($0.1) \($0.2)" }
@@ -154,7 +154,9 @@ import Testing
     @Test("the alerts and the dashboard use existing metrics")
     func alerts() throws {
         let source = try Self.text("Sources/Gateway/Admin/Admin+Metrics.swift")
-        let names = Set(source.matches(of: /begin\(\s*"([a-z_]+)"/).map { String($0.1) })
+        let names = Set(
+            source.matches(of: /(?:counter|gauge|histogram)\(\s*"([a-z_]+)"/).map { String($0.1) }
+        )
         for path in ["spoolgate.rules.yml", "spoolgate.dashboard.json"] {
             let text = try Self.text("deploy/prometheus/\(path)")
             let asked = text.matches(of: /spoolgate_([a-z_]+)/).map { String($0.1) }

@@ -8,7 +8,7 @@ struct MetricsTextTests {
     @Test("a metric has its help and type, then its samples")
     func counter() {
         var text = MetricsText(prefix: "house_")
-        text.begin("doors_total", .counter, "Doors that were opened.")
+        text.counter("doors_total", "Doors that were opened.")
         text.add(3, [("room", "kitchen"), ("side", "left")])
         text.add(4)
         #expect(
@@ -25,7 +25,7 @@ struct MetricsTextTests {
     @Test("no label's text ends its value, its line or its name")
     func escaping() {
         var text = MetricsText(prefix: "")
-        text.begin("a", .gauge, "b")
+        text.gauge("a", "b")
         text.add(1, [("route", "\"} 9\nb 2\\")])
         #expect(text.text.split(separator: "\n").count == 3)
         #expect(text.text.hasSuffix("a{route=\"\\\"} 9\\nb 2\\\\\"} 1\n"))
@@ -34,7 +34,7 @@ struct MetricsTextTests {
     @Test("a histogram has its buckets, the last one with all, then sum and count")
     func histogram() {
         var text = MetricsText(prefix: "")
-        text.begin("took_seconds", .histogram, "How long it took.")
+        text.histogram("took_seconds", "How long it took.")
         text.add(bounds: [0.5, 5], [1, 3, 4], sum: 11.25, [("route", "a")])
         #expect(
             text.text.split(separator: "\n").dropFirst(2) == [

@@ -4,15 +4,6 @@
 
 /// A text with metrics.
 package struct MetricsText {
-    /// The type of a metric.
-    package enum Kind: String, Sendable {
-        /// A value that only grows until the process restarts.
-        case counter
-        case gauge
-        /// Cumulative counts for ascending bounds, and the sum and number of all values.
-        case histogram
-    }
-
     /// A sample's labels.
     ///
     /// A value may be any text.
@@ -27,14 +18,24 @@ package struct MetricsText {
     /// `prefix` is added before each metric's name.
     package init(prefix: String) { self.prefix = prefix }
 
-    /// Starts a metric.
+    /// Starts a metric whose value only grows until the process restarts.
     ///
-    /// Add its samples next.
-    ///
-    /// `name` has no prefix, and must end in `_total` for a counter. `help` is one sentence on one line.
-    package mutating func begin(_ name: String, _ kind: Kind, _ help: String) {
+    /// Add its samples next. `name` has no prefix, and must end in `_total` for a counter. `help` is one sentence on one
+    /// line.
+    package mutating func counter(_ name: String, _ help: String) { begin(name, "counter", help) }
+
+    /// Starts a metric like `counter(_:_:)` whose value may also fall.
+    package mutating func gauge(_ name: String, _ help: String) { begin(name, "gauge", help) }
+
+    /// Starts a metric like `counter(_:_:)` with cumulative counts for ascending bounds, and the sum and number of all
+    /// values.
+    package mutating func histogram(_ name: String, _ help: String) {
+        begin(name, "histogram", help)
+    }
+
+    private mutating func begin(_ name: String, _ kind: String, _ help: String) {
         self.name = prefix + name
-        text += "# HELP \(self.name) \(help)\n# TYPE \(self.name) \(kind.rawValue)\n"
+        text += "# HELP \(self.name) \(help)\n# TYPE \(self.name) \(kind)\n"
     }
 
     /// Adds a sample of a counter or a gauge.

@@ -14,240 +14,192 @@ extension Admin {
     /// The metrics in the text format of Prometheus.
     var metricsText: String {
         var text = MetricsText(prefix: "spoolgate_")
-        addProcess(to: &text)
-        addRequests(to: &text)
-        addUploads(to: &text)
-        addQueues(to: &text)
-        addDeliveries(to: &text)
-        addSpool(to: &text)
-        addRest(to: &text)
+        text.addProcess(self)
+        text.addRequests(gateway)
+        text.addUploads(gateway.metrics)
+        text.addQueues(gateway)
+        text.addDeliveries(gateway.metrics, routes)
+        text.addSpool(self)
+        text.addEvents(gateway.events)
         return text.text
-    }
-
-    private func addProcess(to text: inout MetricsText) {
-        let metrics = gateway.metrics
-        text.begin("build_info", .gauge, "Version and build of the program; always 1.")
-        text.add(1, [("version", version), ("build", build ?? "unknown")])
-        text.begin(
-            "start_time_seconds",
-            .gauge,
-            "Start time of the daemon, in seconds since the Unix epoch."
-        )
-        text.add(metrics.start.seconds)
-        text.begin(
-            "settings_last_reload_success",
-            .gauge,
-            "Whether the last reload of the settings succeeded (1) or failed (0)."
-        )
-        text.add(1 - metrics.refusedReload.count)
-        let load = self.load()
-        text.begin(
-            "ready",
-            .gauge,
-            "Whether the daemon is ready (1) or not (0), as reported by /ready."
-        )
-        text.add(checks(load).allSatisfy(\.isGood) ? 1 : 0)
-        text.begin("threads_busy", .gauge, "Requests being processed.")
-        text.add(load.busy)
-        text.begin(
-            "threads_maximum",
-            .gauge,
-            "Maximum number of concurrent requests (threads.maximum)."
-        )
-        text.add(load.maximum)
-    }
-
-    private func addRequests(to text: inout MetricsText) {
-        let metrics = gateway.metrics
-        text.begin("requests_total", .counter, "Completed requests.")
-        for (route, counts) in metrics.routes {
-            for (method, status, count) in counts.responded {
-                let word = status == 0 ? "none" : "\(status)"
-                text.add(count, [("route", route), ("method", method.label), ("status", word)])
-            }
-        }
-        text.begin("refusals_total", .counter, "Requests refused by the gateway, by code.")
-        text.add(metrics.refusals, "reason")
-        text.begin("interim_total", .counter, "Interim responses sent.")
-        for (status, count) in metrics.interimCounts {
-            text.add(count, [("status", "\(status)")])
-        }
-        text.begin(
-            "front_faults_total",
-            .counter,
-            "Requests that reveal a fault in the web server's configuration."
-        )
-        let faults = gateway.faults.counts
-        for fault in WebServerFault.allCases {
-            text.add(faults[fault] ?? 0, [("fault", fault.rawValue)])
-        }
-    }
-
-    private func addUploads(to text: inout MetricsText) {
-        let metrics = gateway.metrics
-        text.begin("uploads_total", .counter, "Uploads, by outcome.")
-        for (route, counts) in metrics.routes {
-            for (outcome, dialect, count) in counts.outcomes {
-                text.add(
-                    count,
-                    [("route", route), ("dialect", "\(dialect)"), ("outcome", "\(outcome)")]
-                )
-            }
-        }
-        text.begin("received_bytes_total", .counter, "Bytes of content received.")
-        for (route, counts) in metrics.routes {
-            text.add(counts.content.received, [("route", route)])
-        }
-        text.begin(
-            "spool_receive_bytes_total",
-            .counter,
-            "Bytes of content that nginx wrote to the spool directly (spool-receive)."
-        )
-        for (route, counts) in metrics.routes {
-            text.add(counts.content.writtenByNginx, [("route", route)])
-        }
-        text.begin(
-            "spool_receive_total",
-            .counter,
-            "Requests with more than 256 KiB of upload content, or of unknown length, by result."
-        )
-        for (route, counts) in metrics.routes {
-            for (path, count) in counts.paths {
-                text.add(count, [("route", route), ("result", path.label)])
-            }
-        }
-        text.begin("uploads_receiving", .gauge, "Uploads being received.")
-        text.add(metrics.receiving.count)
-        text.begin("interruptions_total", .counter, "Interruptions of received content, by reason.")
-        text.add(metrics.interruptions, "reason")
-        text.begin("resumptions_total", .counter, "Uploads resumed after an interruption.")
-        text.add(metrics.resumptions.count)
-        text.begin(
-            "upload_seconds",
-            .histogram,
-            "Time from the creation of an upload to its completion."
-        )
-        for (route, counts) in metrics.routes { text.add(counts.uploadTimes, [("route", route)]) }
-    }
-
-    private func addQueues(to text: inout MetricsText) {
-        let queues = QueueFigures(of: gateway)
-        text.begin("uploads", .gauge, "Uploads in the spool, by queue.")
-        for (queue, cause, count) in queues.counts {
-            text.add(count, [("queue", queue.rawValue), ("cause", cause?.rawValue ?? "")])
-        }
-        text.begin("queue_runs_total", .counter, "Queue runs.")
-        text.add(gateway.metrics.queueRuns.count)
-        text.begin(
-            "queue_oldest_seconds",
-            .gauge,
-            "Waiting time of the oldest complete upload."
-        )
-        for (key, age) in queues.oldest {
-            text.add(age, [("queue", key.queue.rawValue), ("route", key.route)])
-        }
-    }
-
-    private func addDeliveries(to text: inout MetricsText) {
-        let metrics = gateway.metrics
-        text.begin("deliveries_total", .counter, "Delivery attempts, by result.")
-        for (route, counts) in metrics.routes {
-            for (result, count) in counts.results {
-                text.add(count, [("route", route), ("result", result.label)])
-            }
-        }
-        text.begin(
-            "route_failing",
-            .gauge,
-            "Whether deliveries of a route are failing (1) or not (0)."
-        )
-        for route in routes {
-            text.add(route.counts.health.failing == nil ? 0 : 1, [("route", route.name)])
-        }
-        text.begin("delivery_seconds", .histogram, "Duration of delivery attempts.")
-        for (route, counts) in metrics.routes {
-            text.add(counts.deliveryTimes, [("route", route)])
-        }
-        text.begin("delivered_bytes_total", .counter, "Bytes of uploads accepted by the upstream.")
-        for (route, counts) in metrics.routes {
-            text.add(counts.delivered.count, [("route", route)])
-        }
-        text.begin("authorizer_seconds", .histogram, "Response time of the authorizer.")
-        text.add(metrics.authorizerTimes, "result")
-        text.begin("inspect_seconds", .histogram, "Duration of inspections.")
-        text.add(metrics.inspectionTimes, "result")
-    }
-
-    private func addSpool(to text: inout MetricsText) {
-        let spool = gateway.deliveries.spool
-        let (figures, sample) = (spool.figures, sampler.sample)
-        text.begin("spool_bytes", .gauge, "Bytes of content and records in the spool.")
-        text.add(figures.bytes)
-        text.begin("spool_reserve_bytes", .gauge, "Bytes that must stay free (spool.reserve).")
-        text.add(figures.reserve)
-        if let quota = figures.quota {
-            text.begin(
-                "spool_quota_bytes",
-                .gauge,
-                "Maximum number of bytes in the spool (spool.quota)."
-            )
-            text.add(quota)
-        }
-        let full = Set(spool.refusals(with: sample.space).compactMap(\.fullness))
-        text.begin("spool_full", .gauge, "Whether uploads are refused with 507, by cause.")
-        for cause in SpoolFullness.allCases {
-            text.add(full.contains(cause) ? 1 : 0, [("cause", cause.rawValue)])
-        }
-        if let space = sample.space {
-            text.begin("spool_free_bytes", .gauge, "Free bytes on the file system of the spool.")
-            text.add(space.freeBytes)
-            if let files = space.freeFiles {
-                text.begin(
-                    "spool_free_files",
-                    .gauge,
-                    "Free inodes on the file system of the spool."
-                )
-                text.add(files)
-            }
-        }
-        text.begin("spool_errors_total", .counter, "Errors of the spool.")
-        text.add(gateway.metrics.spoolErrors.total)
-        text.begin(
-            "spool_unrecovered",
-            .gauge,
-            "Uploads and directories that recovery could not read or repair."
-        )
-        text.add(gateway.metrics.unrecovered.count)
-        text.begin("sync_seconds", .histogram, "Time to make data durable.")
-        text.add(Disk.syncTimes)
-        if let purge = sample.lastPurge {
-            text.begin(
-                "purge_last_success_timestamp_seconds",
-                .gauge,
-                "Time of the last purge of expired uploads, in seconds since the Unix epoch."
-            )
-            text.add(purge.seconds)
-        }
-    }
-
-    private func addRest(to text: inout MetricsText) {
-        text.begin("events_pending", .gauge, "Events waiting for the webhook.")
-        text.add(max(0, gateway.events.pending))
-        text.begin("events_lost_total", .counter, "Events lost because they could not be written.")
-        text.add(gateway.events.lost)
     }
 }
 
 extension MetricsText {
-    fileprivate mutating func add(_ counters: Counters<String>, _ label: String) {
+    fileprivate mutating func addProcess(_ admin: Admin) {
+        let metrics = admin.gateway.metrics
+        gauge("build_info", "Version and build of the program; always 1.")
+        add(1, [("version", admin.version), ("build", admin.build ?? "unknown")])
+        gauge("start_time_seconds", "Start time of the daemon, in seconds since the Unix epoch.")
+        add(metrics.start.seconds)
+        gauge(
+            "settings_last_reload_success",
+            "Whether the last reload of the settings succeeded (1) or failed (0)."
+        )
+        add(1 - metrics.refusedReload.count)
+        let load = admin.load()
+        gauge("ready", "Whether the daemon is ready (1) or not (0), as reported by /ready.")
+        add(admin.checks(load).allSatisfy(\.isGood) ? 1 : 0)
+        gauge("threads_busy", "Requests being processed.")
+        add(load.busy)
+        gauge("threads_maximum", "Maximum number of concurrent requests (threads.maximum).")
+        add(load.maximum)
+    }
+
+    fileprivate mutating func addRequests(_ gateway: Gateway) {
+        let metrics = gateway.metrics
+        counter("requests_total", "Completed requests.")
+        for (route, counts) in metrics.routes {
+            for (method, status, count) in counts.responded {
+                let word = status == 0 ? "none" : "\(status)"
+                add(count, [("route", route), ("method", method.label), ("status", word)])
+            }
+        }
+        counter("refusals_total", "Requests refused by the gateway, by code.")
+        add(metrics.refusals, "reason")
+        counter("interim_total", "Interim responses sent.")
+        for (status, count) in metrics.interimCounts { add(count, [("status", "\(status)")]) }
+        counter(
+            "front_faults_total",
+            "Requests that reveal a fault in the web server's configuration."
+        )
+        let faults = gateway.faults.counts
+        for fault in WebServerFault.allCases {
+            add(faults[fault] ?? 0, [("fault", fault.rawValue)])
+        }
+    }
+
+    fileprivate mutating func addUploads(_ metrics: Metrics) {
+        counter("uploads_total", "Uploads, by outcome.")
+        for (route, counts) in metrics.routes {
+            for (outcome, dialect, count) in counts.outcomes {
+                let labels = [
+                    ("route", route), ("dialect", "\(dialect)"), ("outcome", "\(outcome)"),
+                ]
+                add(count, labels)
+            }
+        }
+        counter("received_bytes_total", "Bytes of content received.")
+        for (route, counts) in metrics.routes { add(counts.content.received, [("route", route)]) }
+        counter(
+            "spool_receive_bytes_total",
+            "Bytes of content that nginx wrote to the spool directly (spool-receive)."
+        )
+        for (route, counts) in metrics.routes {
+            add(counts.content.writtenByNginx, [("route", route)])
+        }
+        counter(
+            "spool_receive_total",
+            "Requests with more than 256 KiB of upload content, or of unknown length, by result."
+        )
+        for (route, counts) in metrics.routes {
+            for (path, count) in counts.paths.all {
+                add(count, [("route", route), ("result", path.label)])
+            }
+        }
+        gauge("uploads_receiving", "Uploads being received.")
+        add(metrics.receiving.count)
+        counter("interruptions_total", "Interruptions of received content, by reason.")
+        add(metrics.interruptions, "reason")
+        counter("resumptions_total", "Uploads resumed after an interruption.")
+        add(metrics.resumptions.count)
+        histogram("upload_seconds", "Time from the creation of an upload to its completion.")
+        for (route, counts) in metrics.routes { add(counts.uploadTimes, [("route", route)]) }
+    }
+
+    fileprivate mutating func addQueues(_ gateway: Gateway) {
+        let queues = QueueFigures(of: gateway)
+        gauge("uploads", "Uploads in the spool, by queue.")
+        for (queue, cause, count) in queues.counts {
+            add(count, [("queue", queue.rawValue), ("cause", cause?.rawValue ?? "")])
+        }
+        counter("queue_runs_total", "Queue runs.")
+        add(gateway.metrics.queueRuns.count)
+        gauge("queue_oldest_seconds", "Waiting time of the oldest complete upload.")
+        for (key, age) in queues.oldest {
+            add(age, [("queue", key.queue.rawValue), ("route", key.route)])
+        }
+    }
+
+    fileprivate mutating func addDeliveries(_ metrics: Metrics, _ routes: [Route]) {
+        counter("deliveries_total", "Delivery attempts, by result.")
+        for (route, counts) in metrics.routes {
+            for (result, count) in counts.results.all {
+                add(count, [("route", route), ("result", result.rawValue)])
+            }
+        }
+        gauge("route_failing", "Whether deliveries of a route are failing (1) or not (0).")
+        for route in routes {
+            add(route.counts.health.failing == nil ? 0 : 1, [("route", route.name)])
+        }
+        histogram("delivery_seconds", "Duration of delivery attempts.")
+        for (route, counts) in metrics.routes { add(counts.deliveryTimes, [("route", route)]) }
+        counter("delivered_bytes_total", "Bytes of uploads accepted by the upstream.")
+        for (route, counts) in metrics.routes { add(counts.delivered.count, [("route", route)]) }
+        histogram("authorizer_seconds", "Response time of the authorizer.")
+        add(metrics.authorizerTimes, "result")
+        histogram("inspect_seconds", "Duration of inspections.")
+        add(metrics.inspectionTimes, "result")
+    }
+
+    fileprivate mutating func addSpool(_ admin: Admin) {
+        let (metrics, spool) = (admin.gateway.metrics, admin.gateway.deliveries.spool)
+        let (figures, sample) = (spool.figures, admin.sampler.sample)
+        gauge("spool_bytes", "Bytes of content and records in the spool.")
+        add(figures.bytes)
+        gauge("spool_reserve_bytes", "Bytes that must stay free (spool.reserve).")
+        add(figures.reserve)
+        if let quota = figures.quota {
+            gauge("spool_quota_bytes", "Maximum number of bytes in the spool (spool.quota).")
+            add(quota)
+        }
+        let full = Set(spool.refusals(with: sample.space).compactMap(\.fullness))
+        gauge("spool_full", "Whether uploads are refused with 507, by cause.")
+        for cause in SpoolFullness.allCases {
+            add(full.contains(cause) ? 1 : 0, [("cause", cause.rawValue)])
+        }
+        if let space = sample.space {
+            gauge("spool_free_bytes", "Free bytes on the file system of the spool.")
+            add(space.freeBytes)
+            if let files = space.freeFiles {
+                gauge("spool_free_files", "Free inodes on the file system of the spool.")
+                add(files)
+            }
+        }
+        counter("spool_errors_total", "Errors of the spool.")
+        add(metrics.spoolErrors.total)
+        gauge(
+            "spool_unrecovered",
+            "Uploads and directories that recovery could not read or repair."
+        )
+        add(metrics.unrecovered.count)
+        histogram("sync_seconds", "Time to make data durable.")
+        add(Disk.syncTimes)
+        if let purge = sample.lastPurge {
+            gauge(
+                "purge_last_success_timestamp_seconds",
+                "Time of the last purge of expired uploads, in seconds since the Unix epoch."
+            )
+            add(purge.seconds)
+        }
+    }
+
+    fileprivate mutating func addEvents(_ events: Events) {
+        gauge("events_pending", "Events waiting for the webhook.")
+        add(max(0, events.pending))
+        counter("events_lost_total", "Events lost because they could not be written.")
+        add(events.lost)
+    }
+
+    private mutating func add(_ counters: Counters<String>, _ label: String) {
         for (key, counter) in counters.all { add(counter.count, [(label, key)]) }
     }
 
-    fileprivate mutating func add(_ histograms: Histograms<String>, _ label: String) {
+    private mutating func add(_ histograms: Histograms<String>, _ label: String) {
         for (key, histogram) in histograms.all { add(histogram, [(label, key)]) }
     }
 
-    fileprivate mutating func add(_ histogram: Histogram, _ labels: Labels = []) {
+    private mutating func add(_ histogram: Histogram, _ labels: Labels = []) {
         add(bounds: histogram.bounds, histogram.cumulated, sum: histogram.seconds, labels)
     }
 }
@@ -274,21 +226,17 @@ struct QueueFigures {
         for upload in waiting {
             if let cause = upload.cause { held[cause, default: 0] += 1 }
             guard let since = upload.since else { continue }
-            let place = Place(
-                queue: upload.cause == nil ? .deferred : .hold,
-                route: upload.route
-            )
+            let place = Place(queue: upload.cause == nil ? .deferred : .hold, route: upload.route)
             oldest[place] = max(oldest[place] ?? 0, now.seconds - since.seconds)
         }
         let inHold = held.values.reduce(0, +)
         let deferred = waiting.count - inHold + others
         incoming = max(0, figures.unfinished - deferred - inHold - active)
-        counts = [
-            (.incoming, nil, incoming),
-            (.active, nil, active), (.deferred, nil, deferred),
+        counts = [(.incoming, nil, incoming), (.active, nil, active), (.deferred, nil, deferred)]
+        counts += HoldCause.allCases.map { (.hold, $0, held[$0] ?? 0) }
+        counts += [
+            (.delivered, nil, max(0, figures.uploads - figures.unfinished)),
+            (.corrupt, nil, gateway.metrics.waiting.corrupt),
         ]
-        for cause in HoldCause.allCases { counts.append((.hold, cause, held[cause] ?? 0)) }
-        counts.append((.delivered, nil, max(0, figures.uploads - figures.unfinished)))
-        counts.append((.corrupt, nil, gateway.metrics.waiting.corrupt))
     }
 }

@@ -43,7 +43,7 @@ package struct Journal: Sendable {
     /// Reports the creation of an upload resource.
     package func created(_ upload: Upload) {
         log.created(upload.creation)
-        count(.created, of: upload.creation)
+        count(.created, upload.creation)
         events.note(Event(.created, of: upload))
     }
 
@@ -176,7 +176,7 @@ package struct Journal: Sendable {
             case .indeterminate: .noResponse
             case .abandoned: .abandoned
             }
-        counts.add(result)
+        counts.results.add(result)
         counts.deliveryTimes.add(nanoseconds: nanoseconds)
         judge(counts, outcome, of: client, status: status)
     }
@@ -216,11 +216,8 @@ package struct Journal: Sendable {
     ) {
         switch outcome {
         case .responded where status >= 500:
-            counts.health.addFailure(
-                of: client,
-                .sent,
-                reason: "the upstream responded with \(status)"
-            )
+            let reason = "the upstream responded with \(status)"
+            counts.health.addFailure(of: client, .sent, reason: reason)
         case .responded, .undelivered:
             if (200..<400).contains(status) { counts.health.reset() }
         case .notTried(let reason):
@@ -238,7 +235,13 @@ package struct Journal: Sendable {
     /// Reports the upstream's final response, which is passed on to the client.
     package func delivered(_ upload: Upload, status: Int) {
         log.responded(upload, status: status)
-        countDelivery(upload.creation, length: upload.offset, status: status)
+        if status < 400 {
+            count(.delivered, upload.creation)
+            metrics[upload.creation.route].delivered.add(Int(upload.offset))
+        } else {
+            let reason = "the upstream responded with \(status)"
+            countFailure(upload.creation, .delivered, reason: reason)
+        }
         metrics.waiting.forget(upload.creation.id)
         events.note(Event(.delivered, of: upload, status: status))
     }
@@ -301,33 +304,10 @@ package struct Journal: Sendable {
 
     private func count(_ outcome: RouteMetrics.Outcome, _ creation: UploadCreation?) {
         guard let creation else { return metrics[Metrics.noRoute].add(outcome, .none) }
-        count(outcome, of: creation)
-    }
-
-    @discardableResult
-    private func count(
-        _ outcome: RouteMetrics.Outcome,
-        of creation: UploadCreation
-    ) -> RouteMetrics {
-        let counts = metrics[creation.route]
         // An ordinary upload, without a resource, uses neither protocol.
         let dialect: RouteMetrics.DialectName =
             creation.resourcePath.isEmpty ? .none : creation.kind.family == .tus ? .tus : .ietf
-        counts.add(outcome, dialect)
-        return counts
-    }
-
-    private func countDelivery(_ creation: UploadCreation, length: Int64, status: Int) {
-        let counts = count(.delivered, of: creation)
-        if status < 400 {
-            counts.delivered.add(Int(length))
-        } else {
-            metrics.failures.note(
-                creation.id,
-                route: creation.route,
-                reason: "the upstream responded with \(status)"
-            )
-        }
+        metrics[creation.route].add(outcome, dialect)
     }
 
     private func countFailure(
@@ -335,7 +315,7 @@ package struct Journal: Sendable {
         _ outcome: RouteMetrics.Outcome = .failed,
         reason: String
     ) {
-        count(outcome, of: creation)
+        count(outcome, creation)
         metrics.failures.note(creation.id, route: creation.route, reason: reason)
     }
 }

@@ -174,24 +174,20 @@ package final class RouteMetrics: Sendable {
 
         /// Creates the name of a method, or `other` if the method is not counted separately.
         package init(_ method: HTTPRequest.Method) {
-            self =
-                switch method {
-                case .get: .get
-                case .head: .head
-                case .post: .post
-                case .put: .put
-                case .patch: .patch
-                case .delete: .delete
-                case .options: .options
-                default: .other
-                }
+            let place = Self.counted.firstIndex(of: method)
+            self = place.flatMap { Self(rawValue: $0 + 1) } ?? .other
         }
+
+        /// The methods of the cases after `other`, in their order.
+        private static let counted: [HTTPRequest.Method] = [
+            .get, .head, .post, .put, .patch, .delete, .options,
+        ]
 
         package var label: String { self == .other ? "other" : "\(self)".uppercased() }
     }
 
     /// An event in the life of an upload that the metrics count.
-    package enum Outcome: Int, Sendable, CaseIterable {
+    package enum Outcome: Sendable, CaseIterable {
         case created
         /// The upstream sent a final response, with any status.
         case delivered
@@ -212,7 +208,7 @@ package final class RouteMetrics: Sendable {
     }
 
     /// The results of delivery attempts.
-    package enum Result: Int, Sendable, CaseIterable {
+    package enum Result: String, Sendable, CaseIterable {
         /// The upstream's status was below 400.
         case accepted
         /// The upstream's status was 400 or more.
@@ -220,28 +216,15 @@ package final class RouteMetrics: Sendable {
         /// The upstream asked for another attempt.
         case deferred
         /// This process could not start the attempt.
-        case notAttempted
+        case notAttempted = "not_attempted"
         /// No byte of the request was sent.
         case unreachable
         /// The upstream, a directory or a bucket, has no space for the upload.
-        case upstreamFull
+        case upstreamFull = "upstream_full"
         /// The upstream received the request but sent no complete response.
-        case noResponse
+        case noResponse = "no_response"
         /// The content could not be sent completely.
         case abandoned
-
-        package var label: String {
-            switch self {
-            case .accepted: "accepted"
-            case .refused: "refused"
-            case .deferred: "deferred"
-            case .notAttempted: "not_attempted"
-            case .unreachable: "unreachable"
-            case .upstreamFull: "upstream_full"
-            case .noResponse: "no_response"
-            case .abandoned: "abandoned"
-            }
-        }
     }
 
     /// The content of all requests.
@@ -253,19 +236,14 @@ package final class RouteMetrics: Sendable {
     package let uploadTimes = Histogram(Histogram.long)
     /// Requests by method and status, for the few pairs that occur.
     private let requests = Monitor<[Int: Int]>([:])
-    private let uploads = RouteMetrics.counters(Outcome.allCases.count * DialectName.allCases.count)
-    private let contentPaths = RouteMetrics.counters(ContentPath.allCases.count)
+    private let uploads = DialectName.allCases.map { _ in Tally<Outcome>() }
+    /// Requests by how their content reached the spool.
+    package let paths = Tally<ContentPath>()
     /// The raw value of `lastContentPath` plus 1; 0 for nil.
     private let lastPath = Counter()
-    private let deliveries = RouteMetrics.counters(Result.allCases.count)
+    package let results = Tally<Result>()
 
     private static let statuses = 1_000
-
-    private static func place(_ outcome: Outcome, _ dialect: DialectName) -> Int {
-        outcome.rawValue * DialectName.allCases.count + dialect.rawValue
-    }
-
-    private static func counters(_ count: Int) -> [Counter] { (0..<count).map { _ in Counter() } }
 
     package let health: RouteHealth
     private let uptime: @Sendable () -> Int64
@@ -371,15 +349,13 @@ package final class RouteMetrics: Sendable {
     }
 
     func add(_ outcome: Outcome, _ dialect: DialectName) {
-        uploads[Self.place(outcome, dialect)].add()
+        uploads[dialect.rawValue].add(outcome)
     }
-
-    func add(_ result: Result) { deliveries[result.rawValue].add() }
 
     /// Does not count small content, which always passes through the gateway.
     func add(_ path: ContentPath) {
         guard path != .small else { return }
-        contentPaths[path.rawValue].add()
+        paths.add(path)
         switch path {
         case .used, .off, .shared, .unusable, .notOffered: lastPath.set(path.rawValue + 1)
         // The reason is this request's content, not the route's configuration.
@@ -388,11 +364,6 @@ package final class RouteMetrics: Sendable {
     }
 
     // MARK: Reading
-
-    /// The number of requests by how their content reached the spool.
-    package var paths: [(path: ContentPath, count: Int)] {
-        ContentPath.allCases.map { ($0, contentPaths[$0.rawValue].count) }.filter { $0.1 > 0 }
-    }
 
     /// How the last content that nginx could have written reached the spool; nil before the first such content.
     ///
@@ -410,13 +381,21 @@ package final class RouteMetrics: Sendable {
 
     package var outcomes: [(outcome: Outcome, dialect: DialectName, count: Int)] {
         Outcome.allCases.flatMap { outcome in
-            DialectName.allCases.map { dialect in
-                (outcome, dialect, uploads[Self.place(outcome, dialect)].count)
-            }
+            DialectName.allCases.map { (outcome, $0, uploads[$0.rawValue].count(of: outcome)) }
         }.filter { $0.count > 0 }
     }
+}
 
-    package var results: [(result: Result, count: Int)] {
-        Result.allCases.map { ($0, deliveries[$0.rawValue].count) }.filter { $0.count > 0 }
+/// A counter for each case of an enumeration; thread-safe.
+package struct Tally<Key: CaseIterable & Equatable & Sendable>: Sendable {
+    private let counters = Key.allCases.map { (key: $0, counter: Counter()) }
+
+    func add(_ key: Key) { counters.first { $0.key == key }?.counter.add() }
+
+    func count(of key: Key) -> Int { counters.first { $0.key == key }?.counter.count ?? 0 }
+
+    /// The counts that are not zero, in the order of the cases.
+    package var all: [(key: Key, count: Int)] {
+        counters.map { ($0.key, $0.counter.count) }.filter { $0.1 > 0 }
     }
 }

@@ -8,14 +8,14 @@ import SpoolgateUploadProtocol
 /// The failures of a route since its last success, as reported to readers.
 package struct FailureRun: Sendable, Equatable {
     /// The number of failures, at least 1.
-    package var count: Int
+    package var count = 0
     /// Whether uploads of at least two clients failed.
-    package var isOfSeveralClients: Bool
+    package var isOfSeveralClients = false
     /// The number of seconds since the first of these failures.
-    package var age: Int64
+    package var age: Int64 = 0
     /// Whether the upstream received a part of at least one request.
-    package var wasReached: Bool
-    package var reason: String
+    package var wasReached = false
+    package var reason = ""
 }
 
 /// Records whether the deliveries of one route succeed or fail; thread-safe.
@@ -31,13 +31,11 @@ package final class RouteHealth: Sendable {
     }
 
     private struct Run {
-        var count = 0
+        /// The failures; `age` is 0 until they are read.
+        var failures = FailureRun()
         var firstClient: ClientName?
-        var isOfSeveralClients = false
         var first: Int64 = 0
         var last: Int64 = 0
-        var wasReached = false
-        var reason = ""
         /// The number of the most recent consecutive failures in which this process could not start the attempt.
         var untried = 0
     }
@@ -75,14 +73,14 @@ package final class RouteHealth: Sendable {
     func addFailure(of client: ClientName, _ progress: Progress, reason: String) {
         let now = uptime()
         run.updateQuietly { run in
-            if run.count == 0 { (run.firstClient, run.first) = (client, now) }
-            run.count += 1
+            if run.failures.count == 0 { (run.firstClient, run.first) = (client, now) }
+            run.failures.count += 1
             run.last = now
-            if run.firstClient != client { run.isOfSeveralClients = true }
-            if progress == .sent { run.wasReached = true }
+            if run.firstClient != client { run.failures.isOfSeveralClients = true }
+            if progress == .sent { run.failures.wasReached = true }
             run.untried = progress == .notTried ? run.untried + 1 : 0
-            run.reason = String(reason.prefix(Self.maximumReasonSize))
-            count.set(run.count)
+            run.failures.reason = String(reason.prefix(Self.maximumReasonSize))
+            count.set(run.failures.count)
         }
     }
 
@@ -94,16 +92,11 @@ package final class RouteHealth: Sendable {
         guard count.count > 0 else { return nil }
         let now = uptime()
         return run.updateQuietly { run in
-            let age = max(0, now - run.first)
-            let isMany = run.count >= Self.maximumFailures && run.isOfSeveralClients
-            guard run.count > 0, isMany || age >= Self.patience else { return nil }
-            return FailureRun(
-                count: run.count,
-                isOfSeveralClients: run.isOfSeveralClients,
-                age: age,
-                wasReached: run.wasReached,
-                reason: run.reason
-            )
+            var failures = run.failures
+            failures.age = max(0, now - run.first)
+            let isMany = failures.count >= Self.maximumFailures && failures.isOfSeveralClients
+            let isFailing = failures.count > 0 && (isMany || failures.age >= Self.patience)
+            return isFailing ? failures : nil
         }
     }
 
@@ -116,7 +109,8 @@ package final class RouteHealth: Sendable {
         guard count.count > 0 else { return nil }
         let now = uptime()
         return run.updateQuietly { run in
-            run.untried >= Self.maximumUntried && now - run.last < Self.patience ? run.reason : nil
+            let isFault = run.untried >= Self.maximumUntried && now - run.last < Self.patience
+            return isFault ? run.failures.reason : nil
         }
     }
 }
