@@ -140,18 +140,12 @@ extension Spool {
             let record = try LoadedRecord.read(file, of: id, size: status.size, knowing: cache)
             if case .failure(let fault) = record, fault.kind == .unwritten { return nil }
             let loaded = try? record.get()
-            var reason: String?
-            if case .failure(let fault) = record { reason = fault.reason }
-            let summary = UploadSummary(
-                id: id,
-                loaded,
-                status: status,
-                data: data,
-                response: try loaded?.state.storedStatus(in: file),
-                fault: reason,
-                isInUse: seesUse
-                    ? try file.descriptor.isLockedElsewhere(subject: file.subject) : false
-            )
+            var summary = UploadSummary(id, loaded, status: status, data: data)
+            if case .failure(let fault) = record { summary.reason = fault.reason }
+            summary.status = try loaded?.state.storedStatus(in: file)
+            if seesUse {
+                summary.isInUse = try file.descriptor.isLockedElsewhere(subject: file.subject)
+            }
             if mayReport {
                 guard let loaded, try makeDurable(loaded, offset: summary.offset, in: file) else {
                     return nil
@@ -168,13 +162,8 @@ extension Spool {
     private func summaryOfCorrupt(_ id: UploadID) throws(SystemError) -> UploadSummary? {
         if let summary = try summaryOfNames(id, in: layout.corrupt) { return summary }
         guard let data = try layout.corrupt.status(of: FileName(id).data) else { return nil }
-        var summary = UploadSummary(
-            id: id,
-            nil,
-            status: data,
-            data: data,
-            fault: UploadSummary.noRecord
-        )
+        var summary = UploadSummary(id, nil, status: data, data: data)
+        summary.reason = UploadSummary.noRecord
         (summary.diskUsage, summary.lacksRecord) = (data.diskUsage, true)
         return summary
     }
@@ -187,7 +176,7 @@ extension Spool {
         let name = FileName(id)
         guard let status = try directory.status(of: name.record) else { return nil }
         let data = try layout.directory(of: name).status(of: name.data)
-        return UploadSummary(id: id, nil, status: status, data: data)
+        return UploadSummary(id, nil, status: status, data: data)
     }
 }
 
@@ -195,34 +184,21 @@ extension UploadSummary {
     /// The reason of content in `corrupt` whose record is missing.
     static let noRecord = "its record is missing"
 
-    init(
-        id: UploadID,
-        _ record: LoadedRecord?,
-        status: FileStatus,
-        data: FileStatus?,
-        response: Int? = nil,
-        fault: String? = nil,
-        isInUse: Bool = false
-    ) {
+    init(_ id: UploadID, _ record: LoadedRecord?, status: FileStatus, data: FileStatus?) {
         let state = record?.state ?? RecordState()
-        self.init(
-            id: id,
-            queue: record?.state.queue ?? .corrupt,
-            creation: record?.creation,
-            sequence: state.sequence,
-            offset: Self.offset(data, state),
-            length: state.length,
-            lastActivity: max(status.modified, data?.modified ?? status.modified),
-            diskUsage: status.diskUsage + (data?.diskUsage ?? 0),
-            attempts: state.attempts,
-            reason: state.reason ?? fault,
-            nextAttempt: state.next,
-            completeSince: state.whole,
-            holdCause: state.cause,
-            status: response,
-            isInUse: isInUse,
-            node: Writer.node(of: state.writer)
-        )
+        let lastActivity = max(status.modified, data?.modified ?? status.modified)
+        self.init(id: id, queue: record?.state.queue ?? .corrupt, lastActivity: lastActivity)
+        creation = record?.creation
+        sequence = state.sequence
+        offset = Self.offset(data, state)
+        length = state.length
+        diskUsage = status.diskUsage + (data?.diskUsage ?? 0)
+        attempts = state.attempts
+        reason = state.reason
+        nextAttempt = state.next
+        completeSince = state.whole
+        holdCause = state.cause
+        node = Writer.node(of: state.writer)
     }
 
     /// Returns the number of bytes received, excluding content that has not been verified yet.

@@ -100,13 +100,13 @@ package struct UploadSummary: Sendable, Equatable {
     /// The properties fixed at creation, or nil if the record cannot be read.
     package var creation: UploadCreation?
     /// The sequence number of the newest state, or 0 if none can be read.
-    package var sequence: UInt64
-    package var offset: Int64
+    package var sequence: UInt64 = 0
+    package var offset: Int64 = 0
     package var length: Int64?
     package var lastActivity: WallTime
     /// The number of bytes that the upload occupies on the disk.
-    package var diskUsage: Int64
-    package var attempts: Int
+    package var diskUsage: Int64 = 0
+    package var attempts = 0
     package var reason: String?
     /// The time at which the next or current attempt is or was due, or nil if the upload is not queued.
     package var nextAttempt: WallTime?
@@ -115,7 +115,7 @@ package struct UploadSummary: Sendable, Equatable {
     package var holdCause: HoldCause?
     /// The status of the stored final response, or nil if it is missing or unreadable.
     package var status: Int?
-    package var isInUse: Bool
+    package var isInUse = false
     /// Whether the upload is content in `corrupt` whose record is missing.
     package var lacksRecord = false
     /// The node that last changed the upload's state, or nil if the spool is not shared.

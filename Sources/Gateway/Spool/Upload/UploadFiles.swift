@@ -255,13 +255,7 @@ struct UploadFiles {
         let found = try content.data?.status()
         let read = try LoadedRecord.read(file, of: id, knowing: nil)
         if let loaded = try? read.get() { record.look(at: loaded.state) }
-        let now = UploadSummary(
-            id: id,
-            try? read.get(),
-            status: status,
-            data: found,
-            isInUse: earlier.isInUse
-        )
+        let now = UploadSummary(id, try? read.get(), status: status, data: found)
         return (now.queue, now.offset, now.lastActivity, now.sequence)
             == (earlier.queue, earlier.offset, earlier.lastActivity, earlier.sequence)
     }
