@@ -19,7 +19,7 @@ struct ActionLines {
         _ code: CommandFailure.Code?,
         _ clause: String
     ) {
-        if let code { worst = Self.worse(worst, code) }
+        if let code { worst = Self.order.first { $0 == worst || $0 == code } ?? code }
         if json {
             print(
                 JSON.line([
@@ -42,17 +42,13 @@ struct ActionLines {
         report(id, "in use", .inUse, "upload is in use; try again in a moment")
     }
 
-    private static func worse(
-        _ one: CommandFailure.Code?,
-        _ other: CommandFailure.Code
-    ) -> CommandFailure.Code {
-        // `.inUse` is temporary, so every other error takes precedence.
-        let order: [CommandFailure.Code] = [.unavailable, .unknownUpload, .refused, .inUse]
-        return order.first { $0 == one || $0 == other } ?? other
-    }
+    /// `.inUse` is temporary, so every other error takes precedence.
+    private static let order: [CommandFailure.Code] = [
+        .unavailable, .unknownUpload, .refused, .inUse,
+    ]
 
     /// Throws the exit code of the worst error, if any; call it after the last line.
     func end() throws(CommandFailure) {
-        if let worst { throw CommandFailure(code: worst, sentence: "", isReported: true) }
+        if let worst { throw CommandFailure(worst, "", isReported: true) }
     }
 }

@@ -23,11 +23,8 @@ final class FindingReport {
     func end() throws(CommandFailure) {
         print(isJSON ? count.json.text : count.line)
         guard count.failures == 0, count.warnings == 0 else {
-            throw CommandFailure(
-                code: count.failures > 0 ? .unavailable : .warnings,
-                sentence: count.line,
-                isReported: true
-            )
+            let code: CommandFailure.Code = count.failures > 0 ? .unavailable : .warnings
+            throw CommandFailure(code, count.line, isReported: true)
         }
     }
 }

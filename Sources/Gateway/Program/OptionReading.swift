@@ -18,6 +18,13 @@ func reading<Value>(
     }
 }
 
+extension ArgumentHelp {
+    /// Returns the help of an option or argument whose value is called `name`.
+    static func value(_ name: String, _ text: String) -> ArgumentHelp {
+        ArgumentHelp(text, valueName: name)
+    }
+}
+
 let readDuration = reading("is not a duration; use 90s, 30m, 24h or 7d.") { DurationText.read($0) }
 
 let readUpload = reading("is not the identity of an upload; see spoolgate list.") { UploadID($0) }

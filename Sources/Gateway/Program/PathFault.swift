@@ -21,30 +21,18 @@ enum PathUse {
     case program
     case socket
 
-    var rights: AccessRights {
-        switch self {
-        case .ownDirectory, .sharedDirectory: .all
-        case .place: [.write, .search]
-        case .file: .read
-        case .log, .socket: .write
-        case .program: .search
-        }
-    }
+    var rights: AccessRights { row.rights }
+    fileprivate var verb: String { row.verb }
+    var isDirectory: Bool { row.isDirectory }
 
-    fileprivate var verb: String {
+    private var row: (rights: AccessRights, verb: String, isDirectory: Bool) {
         switch self {
-        case .ownDirectory, .sharedDirectory, .log: "write to"
-        case .place: "create files in"
-        case .file: "read"
-        case .program: "run"
-        case .socket: "connect to"
-        }
-    }
-
-    var isDirectory: Bool {
-        switch self {
-        case .ownDirectory, .sharedDirectory, .place: true
-        case .file, .log, .program, .socket: false
+        case .ownDirectory, .sharedDirectory: (.all, "write to", true)
+        case .place: ([.write, .search], "create files in", true)
+        case .file: (.read, "read", false)
+        case .log: (.write, "write to", false)
+        case .program: (.search, "run", false)
+        case .socket: (.write, "connect to", false)
         }
     }
 }

@@ -55,7 +55,7 @@ final class PurgeReport {
                 ? JSON.line([
                     ("upload", .string(summary.id.description)),
                     ("queue", .string(summary.queue.rawValue)),
-                    ("cause", summary.holdCause.map { .string($0.rawValue) } ?? .null),
+                    ("cause", .string(summary.holdCause?.rawValue)),
                     ("action", .string(action)),
                     ("disk-usage", .integer(summary.diskUsage)),
                     ("last-activity", .string(summary.lastActivity.description)),
@@ -95,10 +95,10 @@ final class PurgeReport {
             return progress.print(
                 JSON.line([
                     ("summary", .string(isDryRun ? "dry-run" : "purge")),
-                    ("removed", .integer(Int64(removed))),
+                    ("removed", .integer(removed)),
                     ("freed", .integer(freed)),
-                    ("in-use", .integer(Int64(inUse))),
-                    ("unknown-route", .integer(Int64(kept))),
+                    ("in-use", .integer(inUse)),
+                    ("unknown-route", .integer(kept)),
                     ("clock-lead", .integer(clockLead ?? 0)),
                 ])
             )

@@ -3,9 +3,11 @@
 // Uploads in use, or changed since they were read, are kept. Invariant: unless the purge is forced, no upload is
 // removed before its `Retention` ends.
 
+import Logging
 import SpoolgateDelivery
 import SpoolgateJournal
 import SpoolgatePosix
+import SpoolgateSettings
 import SpoolgateSpool
 import SpoolgateUploadProtocol
 
@@ -31,17 +33,17 @@ final class Purging {
 
     /// If `isForced`, uploads are removed even before their retention ends.
     init(
-        spool: Spool,
-        events: Events,
-        retention: Retention,
+        _ spool: Spool,
+        _ settings: Settings,
         queues: [Queue],
         selection: UploadSelection,
         isForced: Bool,
         report: PurgeReport
     ) {
         self.spool = spool
-        self.events = events
-        self.retention = retention
+        let log = Log(Serve.logger(.warning, node: settings.node))
+        events = Events(settings, spool: spool, log: log)
+        retention = Retention(settings)
         self.queues = queues
         self.selection = selection
         self.isForced = isForced
@@ -88,8 +90,7 @@ final class Purging {
             seesUse: report.isDryRun,
             step: report.looked
         ) { summary throws(SpoolError) in
-            if retention.isExpired(summary, at: now) { due.append(summary) }
-            if due.count >= Self.batch { try removeDue() }
+            if retention.isExpired(summary, at: now) { try add(summary) }
         }
         try removeDue()
     }
@@ -104,13 +105,11 @@ final class Purging {
             since: limit,
             seesUse: report.isDryRun,
             step: report.looked
-        ) {
-            summary throws(SpoolError) in
+        ) { summary throws(SpoolError) in
             guard selection.admits(summary.creation) else { return }
             if !isForced, !report.isDryRun, try spool.correctTime(of: summary) { return }
             if isDue(summary) {
-                due.append(summary)
-                if due.count >= Self.batch { try removeDue() }
+                try add(summary)
             } else if !retention.knows(summary.creation?.route) {
                 report.keep(summary)
             }
@@ -119,6 +118,11 @@ final class Purging {
 
     private func isDue(_ summary: UploadSummary) -> Bool {
         isForced || retention.isExpired(summary, at: now)
+    }
+
+    private func add(_ summary: UploadSummary) throws(SpoolError) {
+        due.append(summary)
+        if due.count >= Self.batch { try removeDue() }
     }
 
     private func removeDue() throws(SpoolError) {

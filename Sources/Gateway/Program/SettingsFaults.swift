@@ -20,12 +20,7 @@ struct SettingsFaults {
     /// Checks all paths as `user`, who must be the user of this process.
     ///
     /// The daemon creates the socket of `listen` if `bindsItself`, and missing directories if `makesDirectories`.
-    init(
-        _ settings: Settings,
-        as user: SystemUser,
-        bindsItself: Bool,
-        makesDirectories: Bool
-    ) {
+    init(_ settings: Settings, as user: SystemUser, bindsItself: Bool, makesDirectories: Bool) {
         self.user = user
         self.makesDirectories = makesDirectories
         if bindsItself, case .unix(let path, _, let group) = settings.listen {

@@ -7,9 +7,9 @@ import SpoolgateSettings
 
 struct ListenOption: ParsableArguments {
     @Option(
-        help: ArgumentHelp(
-            "The address to listen on, overrides listen: unix:/path, tcp:host:port or systemd.",
-            valueName: "address"
+        help: .value(
+            "address",
+            "The address to listen on, overrides listen: unix:/path, tcp:host:port or systemd."
         ),
         transform: reading("is not valid; use unix:/path, tcp:host:port or systemd.") {
             ListenAddress($0)
@@ -24,10 +24,10 @@ struct SettingsFileOption: ParsableArguments {
 
     @Option(
         name: .shortAndLong,
-        help: ArgumentHelp(
+        help: .value(
+            "file",
             "The settings file (default: \(systemFile) if it exists, otherwise the environment or "
-                + "the built-in defaults).",
-            valueName: "file"
+                + "the built-in defaults)."
         ),
         completion: .file(extensions: ["yaml"])
     )
@@ -45,7 +45,7 @@ struct SettingsFileOption: ParsableArguments {
             return try Settings.load(file, environment: Listener.processEnvironment)
         } catch {
             if let file { try requireRight(.read, to: file) }
-            throw CommandFailure(code: .configuration, sentence: error.description)
+            throw CommandFailure(.configuration, error.description)
         }
     }
 }
@@ -57,10 +57,7 @@ struct SettingsOptions: ParsableArguments {
     @OptionGroup var settingsFile: SettingsFileOption
 
     @Option(
-        help: ArgumentHelp(
-            "The spool directory, overrides spool.directory.",
-            valueName: "directory"
-        ),
+        help: .value("directory", "The spool directory, overrides spool.directory."),
         completion: .directory
     )
     var spool: String?
@@ -119,16 +116,13 @@ func requireRight(_ rights: AccessRights, to path: String) throws(CommandFailure
         let user = SystemUser.current
         // The service's user is not advised to use root, because the daemon must not run as root.
         guard user.name != SettingsOptions.serviceUser else {
-            let fault = PathFault(
-                user: user,
-                use: rights == .read ? .file : .ownDirectory,
-                path: path
-            )
-            throw CommandFailure(code: .noPermission, sentence: fault.sentence(error))
+            let use = rights == .read ? PathUse.file : .ownDirectory
+            let fault = PathFault(user: user, use: use, path: path)
+            throw CommandFailure(.noPermission, fault.sentence(error))
         }
         throw CommandFailure(
-            code: .noPermission,
-            sentence: "\(path): user \(user.name) has no access to \(facts.path) "
+            .noPermission,
+            "\(path): user \(user.name) has no access to \(facts.path) "
                 + "(\(facts.description)); run the command as root: sudo spoolgate ..."
         )
     }

@@ -29,9 +29,8 @@ enum SpoolOwner {
             try owner.become()
         } catch {
             throw CommandFailure(
-                code: .noPermission,
-                sentence:
-                    "\(directory) belongs to user \(owner.name), but root cannot become that user: \(error); "
+                .noPermission,
+                "\(directory) belongs to user \(owner.name), but root cannot become that user: \(error); "
                     + "run the command as that user: sudo -u \(owner.name) spoolgate ..."
             )
         }
@@ -49,9 +48,8 @@ enum SpoolOwner {
             let isOpen = step.isDirectory && step.permissions & 0o022 != 0 && !isSticky
             guard step.owner != 0 || isOpen else { continue }
             throw CommandFailure(
-                code: .noPermission,
-                sentence:
-                    "\(facts.path) belongs to root, but \(step.path) (\(step.description)) lets other users "
+                .noPermission,
+                "\(facts.path) belongs to root, but \(step.path) (\(step.description)) lets other users "
                     + "replace it; chown the spool to the daemon's user, or run chown -h root: and chmod go-w on "
                     + "\(step.path)"
             )

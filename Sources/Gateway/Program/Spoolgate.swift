@@ -46,10 +46,14 @@ struct CommandFailure: Error {
         case configuration = 78
     }
 
-    var code: Code
-    var sentence: String
+    let code: Code
+    let sentence: String
     /// Whether the failure has already been printed.
-    var isReported = false
+    let isReported: Bool
+
+    init(_ code: Code, _ sentence: String, isReported: Bool = false) {
+        (self.code, self.sentence, self.isReported) = (code, sentence, isReported)
+    }
 }
 
 protocol SpoolgateCommand: ParsableCommand {
@@ -76,7 +80,7 @@ func withSpoolErrors<R>(_ body: @autoclosure () throws(SpoolError) -> R) throws(
     do throws(SpoolError) {
         return try body()
     } catch {
-        throw CommandFailure(code: .unavailable, sentence: error.sentence)
+        throw CommandFailure(.unavailable, error.sentence)
     }
 }
 

@@ -14,7 +14,7 @@ import SpoolgateUploadProtocol
 
 struct NamedUploads: ParsableArguments {
     @Argument(
-        help: ArgumentHelp("The identities of the uploads.", valueName: "upload"),
+        help: .value("upload", "The identities of the uploads."),
         transform: readUpload
     )
     var ids: [UploadID] = []

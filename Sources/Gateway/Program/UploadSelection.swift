@@ -9,23 +9,20 @@ import SpoolgateUploadProtocol
 
 struct UploadSelection: ParsableArguments {
     @Option(
-        help: ArgumentHelp(
-            "Only uploads idle for at least this long: 90s, 30m, 24h, 7d.",
-            valueName: "duration"
-        ),
+        help: .value("duration", "Only uploads idle for at least this long: 90s, 30m, 24h, 7d."),
         transform: readDuration
     )
     var olderThan: Duration?
 
     @Option(
-        help: ArgumentHelp("Only uploads of this route; may be repeated.", valueName: "name")
+        help: .value("name", "Only uploads of this route; may be repeated.")
     )
     var route: [String] = []
 
     @Option(
-        help: ArgumentHelp(
-            "Only uploads of this owner, or '' for uploads without one; may be repeated.",
-            valueName: "name"
+        help: .value(
+            "name",
+            "Only uploads of this owner, or '' for uploads without one; may be repeated."
         )
     )
     var owner: [String] = []
@@ -55,8 +52,8 @@ struct UploadSelection: ParsableArguments {
         }
         let known = settings.routes.keys.sorted().joined(separator: ", ")
         throw CommandFailure(
-            code: .unknownUpload,
-            sentence: "--route \(strange): no uploads found, and no such route in the settings, "
+            .unknownUpload,
+            "--route \(strange): no uploads found, and no such route in the settings, "
                 + "which have: \(known)"
         )
     }

@@ -21,20 +21,18 @@ package struct LiveCheck {
 
     /// Runs the checks as this process's user.
     ///
-    /// The caller should obtain `nginx` and `files`, the result of its `dumps()`, before giving up root's
-    /// rights. `units` is nil if systemd does not know the units. `response` is the result of asking the daemon for its
+    /// `nginx` should have read its files before the process gave up root's rights. `units` is nil if systemd does not know the units. `response` is the result of asking the daemon for its
     /// status. `paths` contains how the last large content of each route reached the spool, as reported by the daemon,
     /// and is nil if the daemon did not respond.
     package init(
         _ settings: Settings,
         as user: SystemUser,
         nginx: NginxProcesses,
-        files: (files: [NginxDump], faults: [Finding]),
         units: UnitsEvidence?,
         response: DaemonEvidence.Response,
         paths: [String: ContentPath?]?
     ) {
-        let (dumps, faults) = files
+        let dumps = nginx.dumps
         let places = dumps.flatMap(\.gateways).filter { $0.leads(to: settings.listen) }
         findings += UnitsEvidence.findings(units)
         if case .unix(let path, _, _) = settings.listen {
@@ -42,15 +40,11 @@ package struct LiveCheck {
         } else {
             findings.append(.skipped("socket", "not tested: listen is \(settings.listen.text)"))
         }
-        let daemon = DaemonEvidence(
-            socket: settings.adminSocket,
-            response: response,
-            run: units?.run
-        )
-        findings.append(daemon.finding)
-        findings.append(Self.admin(settings.adminSocket, dumps, nginx))
-        findings += faults
-        if faults.isEmpty || !dumps.isEmpty { findings += Self.nginx(places, dumps) }
+        let socket = settings.adminSocket
+        findings.append(DaemonEvidence(socket: socket, response: response, run: units?.run).finding)
+        findings.append(Self.admin(socket, nginx))
+        findings += nginx.faults
+        if nginx.faults.isEmpty || !dumps.isEmpty { findings += Self.nginx(places, dumps) }
         for place in places { look(atLogin: place, settings, nginx) }
         look(atSpool: settings, user)
         let routes = settings.routes.sorted { $0.key < $1.key }
@@ -61,13 +55,12 @@ package struct LiveCheck {
                 {
                     findings.append(loop)
                 } else {
-                    connect(target, "upstream", name, route.upstream)
+                    findings.append(Self.connect(target, "upstream", name, route.upstream))
                 }
             }
-            connect(route.authorization.upstream, "authorizer", name, at: route.authorization.url)
+            connect(route.authorization, "authorizer", name)
         }
-        let webhook = settings.events.webhook
-        connect(webhook.upstream, "webhook", "events", at: webhook.url)
+        connect(settings.events.webhook, "webhook", "events")
         findings.append(Self.module(nginx))
         for (name, route) in routes {
             // The outer optional is nil if the daemon did not respond.
@@ -84,18 +77,13 @@ package struct LiveCheck {
     }
 
     /// Checks that nginx may connect to the admin socket.
-    private static func admin(
-        _ path: String,
-        _ dumps: [NginxDump],
-        _ nginx: NginxProcesses
-    ) -> Finding {
-        guard dumps.contains(where: { $0.servesAdmin(at: path) }) else {
+    private static func admin(_ path: String, _ nginx: NginxProcesses) -> Finding {
+        guard nginx.dumps.contains(where: { $0.servesAdmin(at: path) }) else {
             let why = "nginx has no location for the status page and the metrics (admin.conf)"
-            return .skipped("admin", dumps.isEmpty ? NginxProcesses.noFiles : why)
+            return .skipped("admin", nginx.dumps.isEmpty ? NginxProcesses.noFiles : why)
         }
         let seen = SocketEvidence(isAdmin: true, path: path, workers: nginx.workers)
-        return seen.isListening
-            ? seen.finding : .skipped("admin", "no daemon listens on \(path)")
+        return seen.isListening ? seen.finding : .skipped("admin", "no daemon listens on \(path)")
     }
 
     /// Checks the login of a location that passes uploads to this gateway.
@@ -148,82 +136,68 @@ package struct LiveCheck {
         }
     }
 
-    /// Connects to all servers of an authorizer or the webhook, if any.
-    private mutating func connect(
-        _ settings: UpstreamSettings?,
-        _ kind: String,
-        _ name: String,
-        at service: ServiceURL?
-    ) {
-        guard let settings else { return }
-        for target in settings.targets { connect(target, kind, name, settings, at: service) }
+    /// Connects to the server of an authorizer or the webhook, if any.
+    private mutating func connect(_ service: ServiceSettings, _ kind: String, _ name: String) {
+        guard let url = service.url, let settings = service.upstream else { return }
+        findings.append(Self.connect(url.target, kind, name, settings, at: url.text))
     }
 
-    private mutating func connect(
+    /// Connects to a server, whose address in the settings is `address` or, if nil, the target.
+    private static func connect(
         _ target: UpstreamTarget,
         _ kind: String,
         _ name: String,
         _ settings: UpstreamSettings,
-        at service: ServiceURL? = nil
-    ) {
-        var seen = UpstreamEvidence(check: kind, name: name, target: "")
+        at address: String? = nil
+    ) -> Finding {
+        var seen = UpstreamEvidence(check: kind, name: name, target: address ?? "")
         seen.authorities = settings.certificateAuthority
         switch target {
-        case .directory(let path):
-            findings.append(.ok(kind, "\(name): directory \(path)"))
+        case .directory(let path): return .ok(kind, "\(name): directory \(path)")
         case .http(let base):
-            seen.target = service?.text ?? base
-            connect(to: base, settings, &seen)
-            findings.append(seen.finding)
-        case .bucket(let bucket):
-            seen.target = "s3:\(bucket.endpoint)/\(bucket.name)"
-            connect(to: bucket.endpoint, settings, &seen)
+            seen.target = address ?? base
+            return connect(to: base, settings, &seen)
+        case .bucket(let address):
+            seen.target = "s3:\(address.endpoint)/\(address.name)"
+            let finding = connect(to: address.endpoint, settings, &seen)
             // A response about the key also proves that a connection is possible.
-            guard seen.finding.level == .ok else {
-                findings.append(seen.finding)
-                return
-            }
-            findings.append(Self.bucket(bucket, kind, name, settings))
+            return finding.level == .ok ? bucket(address, kind, name, settings) : finding
         case .unix(let path):
-            seen.target = service?.text ?? "unix:\(path)"
+            seen.target = address ?? "unix:\(path)"
             seen.socket = path
-            connect(to: "http://localhost", settings, &seen)
-            findings.append(seen.finding)
+            return connect(to: "http://localhost", settings, &seen)
         }
     }
 
     /// Connects without sending a request, and records the result in `seen`.
     ///
     /// For an `http` URL, also tries TLS, to find a server that expects TLS.
-    private func connect(
+    private static func connect(
         to base: String,
         _ settings: UpstreamSettings,
         _ seen: inout UpstreamEvidence
-    ) {
+    ) -> Finding {
         var request = ClientRequest(.head, base)
         request.socket = seen.socket
         request.onlyConnects = true
-        request.timeout = min(settings.connectTimeout, Self.patience)
+        request.timeout = min(settings.connectTimeout, patience)
         request.certificateAuthority = settings.certificateAuthority
         request.clientCertificate = settings.clientCertificate
         request.clientKey = settings.clientKey
-        seen.fault = Self.fault(of: request)
-        if let fault = seen.fault, fault.isLate, base.hasPrefix("https://") {
+        seen.fault = fault(of: request)
+        if let late = seen.fault, late.isLate, base.hasPrefix("https://") {
             request.url = "http" + base.dropFirst(5)
             // If a connection without TLS succeeds, the server does not accept TLS.
-            if Self.fault(of: request) == nil { seen.fault?.tls = .silence }
+            if fault(of: request) == nil { seen.fault?.tls = .silence }
         }
-        guard seen.fault == nil, seen.socket == nil, base.hasPrefix("http://") else { return }
-        request.url = "https" + base.dropFirst(4)
-        request.timeout = Self.tlsPatience
-        // An untrusted certificate also proves that the server speaks TLS.
-        seen.speaksTLS =
-            Self.fault(of: request).map { fault in
-                switch fault.tls {
-                case .expired?, .notYetValid?, .authority?, .name?, .distrust?: true
-                default: false
-                }
-            } ?? true
+        if seen.fault == nil, seen.socket == nil, base.hasPrefix("http://") {
+            request.url = "https" + base.dropFirst(4)
+            request.timeout = tlsPatience
+            // An untrusted certificate also proves that the server speaks TLS.
+            let untrusted: [TLSProblem?] = [.expired, .notYetValid, .authority, .name, .distrust]
+            seen.speaksTLS = fault(of: request).map { untrusted.contains($0.tls) } ?? true
+        }
+        return seen.finding
     }
 
     /// Sends a request and returns why the request failed, or nil.

@@ -49,6 +49,9 @@ package struct NginxProcesses: Sendable {
     /// The master processes that root or this process's user started, with the commands that print their
     /// configurations.
     private var masters: [(process: String, command: [String])] = []
+    /// The configurations of `masters` that could be read, and a failure for each that nginx refuses.
+    private(set) var dumps: [NginxDump] = []
+    private(set) var faults: [Finding] = []
 
     static var noFiles: String {
         geteuid() == 0
@@ -110,13 +113,11 @@ package struct NginxProcesses: Sendable {
         }
     }
 
-    /// Runs the commands of `masters` and returns the configurations that could be read, and a failure for each that
-    /// nginx refuses.
-    package func dumps() -> (files: [NginxDump], faults: [Finding]) {
-        var (files, faults): ([NginxDump], [Finding]) = ([], [])
+    /// Runs the commands of `masters`; call it before giving up root's rights.
+    package mutating func readFiles() {
         for (process, command) in masters {
             switch SystemCommand.output(of: command) {
-            case .success(let text): files.append(NginxDump(text))
+            case .success(let text): dumps.append(NginxDump(text))
             case .failure(let fault):
                 let finding = LocalCheck.unread(fault.reason)
                 // A user who may not read nginx's files learns nothing about them. A process that ended may have taken
@@ -128,7 +129,6 @@ package struct NginxProcesses: Sendable {
                 }
             }
         }
-        return (files, faults)
     }
 
     /// Returns nil if the process has ended.

@@ -20,10 +20,10 @@ struct Check: SpoolgateCommand {
     @OptionGroup var address: ListenOption
 
     @Option(
-        help: ArgumentHelp(
+        help: .value(
+            "name",
             "Check as this user; requires root (default if root checks the system's settings: "
-                + "\(SettingsOptions.serviceUser)).",
-            valueName: "name"
+                + "\(SettingsOptions.serviceUser))."
         )
     )
     var user: String?
@@ -46,9 +46,9 @@ struct Check: SpoolgateCommand {
 
     func perform() throws(CommandFailure) {
         // Read before the switch to a user who may lack access to nginx or systemd.
-        let nginx = live ? NginxProcesses() : nil
+        var nginx = live ? NginxProcesses() : nil
+        nginx?.readFiles()
         let units = live ? UnitsEvidence() : nil
-        let files = nginx?.dumps() ?? ([], [])
         // Another user may be unable to check whether the file exists.
         let file = options.file
         let isSystems = SettingsOptions.isSystems(file)
@@ -80,7 +80,6 @@ struct Check: SpoolgateCommand {
                 settings,
                 as: judge,
                 nginx: nginx,
-                files: files,
                 units: units,
                 response: daemon.status(),
                 paths: daemon.lastPaths()
@@ -90,11 +89,8 @@ struct Check: SpoolgateCommand {
         }
         for fault in faults { printError(fault) }
         guard faults.isEmpty else {
-            throw CommandFailure(
-                code: .configuration,
-                sentence: "\(source): the settings are not usable",
-                isReported: quiet
-            )
+            let sentence = "\(source): the settings are not usable"
+            throw CommandFailure(.configuration, sentence, isReported: quiet)
         }
         if quiet { return }
         for warning in settings.ignored.map(\.description) + settings.openDoors {
@@ -110,12 +106,7 @@ struct Check: SpoolgateCommand {
             // The text after a sentence's last semicolon is the fix.
             let parts = fault.split(separator: "; ").map(String.init)
             let text = parts.count > 1 ? parts.dropLast().joined(separator: "; ") : fault
-            return Finding(
-                .failure,
-                "settings",
-                text,
-                fixes: parts.count > 1 ? [parts[parts.count - 1]] : []
-            )
+            return Finding(.failure, "settings", text, fixes: parts.dropFirst().suffix(1))
         }
         if faults.isEmpty { findings.append(.ok("settings", "valid and usable")) }
         if let variables = settings.fromEnvironment {
@@ -137,10 +128,8 @@ struct Check: SpoolgateCommand {
         var judge = current
         if let user {
             guard let named = SystemUser(named: user) else {
-                throw CommandFailure(
-                    code: .unknownUser,
-                    sentence: "--user \(user): unknown user; see getent passwd"
-                )
+                let sentence = "--user \(user): unknown user; see getent passwd"
+                throw CommandFailure(.unknownUser, sentence)
             }
             judge = named
         } else if current.isRoot, isSystems {
@@ -150,10 +139,8 @@ struct Check: SpoolgateCommand {
         do throws(SystemError) {
             try judge.become()
         } catch {
-            throw CommandFailure(
-                code: .noPermission,
-                sentence: "--user \(judge.name): \(error); only root can check as another user"
-            )
+            let sentence = "--user \(judge.name): \(error); only root can check as another user"
+            throw CommandFailure(.noPermission, sentence)
         }
         return judge
     }
@@ -164,26 +151,21 @@ struct Check: SpoolgateCommand {
             judge.number != service.number
         else { return }
         throw CommandFailure(
-            code: .noPermission,
-            sentence: "user \(judge.name) cannot check as the service's user, \(service.name); use "
+            .noPermission,
+            "user \(judge.name) cannot check as the service's user, \(service.name); use "
                 + "sudo spoolgate check, or --user \(judge.name)"
         )
     }
 
-    private func requireReadable(
-        _ file: String,
-        by user: SystemUser
-    ) throws(CommandFailure) {
+    private func requireReadable(_ file: String, by user: SystemUser) throws(CommandFailure) {
         do throws(PathObstacle) {
             _ = try PathAccess.require(.read, to: file)
         } catch {
             // Other errors are reported when the settings are read.
             guard case .denied = error else { return }
             let fault = PathFault(user: user, use: .file, path: file)
-            throw CommandFailure(
-                code: .configuration,
-                sentence: "cannot read the settings: \(fault.sentence(error))"
-            )
+            let sentence = "cannot read the settings: \(fault.sentence(error))"
+            throw CommandFailure(.configuration, sentence)
         }
     }
 

@@ -24,10 +24,10 @@ struct List: SpoolgateCommand {
     @OptionGroup var selection: UploadSelection
 
     @Option(
-        help: ArgumentHelp(
+        help: .value(
+            "state",
             "Only uploads in this state; may be repeated: "
-                + "\(UploadSummary.stateWords.joined(separator: ", ")).",
-            valueName: "state"
+                + "\(UploadSummary.stateWords.joined(separator: ", "))."
         ),
         completion: .list(UploadSummary.stateWords),
         transform: reading(
@@ -37,10 +37,7 @@ struct List: SpoolgateCommand {
     var state: [String] = []
 
     @Option(
-        help: ArgumentHelp(
-            "size: largest on the disk first; age: longest idle first.",
-            valueName: "order"
-        ),
+        help: .value("order", "size: largest on the disk first; age: longest idle first."),
         completion: .list(UploadOrder.Kind.allCases.map(\.rawValue)),
         transform: reading("is not an order; use size or age.") { UploadOrder.Kind(rawValue: $0) }
     )
@@ -50,9 +47,9 @@ struct List: SpoolgateCommand {
     var shape = false
 
     @Option(
-        help: ArgumentHelp(
-            "Repeat the listing on the terminal at this interval, such as 2s, until Ctrl-C.",
-            valueName: "duration"
+        help: .value(
+            "duration",
+            "Repeat the listing on the terminal at this interval, such as 2s, until Ctrl-C."
         ),
         transform: readDuration
     )
@@ -182,9 +179,7 @@ struct List: SpoolgateCommand {
 /// Opens the spool to change uploads; throws an error if it does not exist, or a daemon sees another boot of the machine.
 func openSpoolForChange(_ settings: Settings) throws(CommandFailure) -> Spool {
     let spool = try openSpool(settings)
-    do throws(SpoolError) { try spool.checkBoot() } catch {
-        throw CommandFailure(code: .unavailable, sentence: error.sentence)
-    }
+    try withSpoolErrors(try spool.checkBoot())
     return spool
 }
 
@@ -196,6 +191,6 @@ func openSpool(_ settings: Settings) throws(CommandFailure) -> Spool {
         return try Spool(existing: settings.spoolDirectory, node: settings.sharedNode)
     } catch {
         try requireRight([.read, .search], to: settings.spoolDirectory)
-        throw CommandFailure(code: .unavailable, sentence: error.sentence)
+        throw CommandFailure(.unavailable, error.sentence)
     }
 }

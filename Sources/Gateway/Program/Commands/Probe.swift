@@ -47,19 +47,16 @@ struct Probe: SpoolgateCommand {
 
     @Option(
         name: [.customShort("H"), .customLong("header")],
-        help: ArgumentHelp(
-            "A field to add to every request, for a login; may be repeated.",
-            valueName: "field"
-        ),
+        help: .value("field", "A field to add to every request, for a login; may be repeated."),
         transform: reading("is not a field; use 'Name: value'.") { HTTPField(line: $0) }
     )
     var header: [HTTPField] = []
 
-    @Option(help: ArgumentHelp("The HTTP versions to test: 1.1, 2 or all.", valueName: "version"))
+    @Option(help: .value("version", "The HTTP versions to test: 1.1, 2 or all."))
     var http: Versions = .all
 
     @Option(
-        help: ArgumentHelp("Bytes to send to measure speed, per HTTP version.", valueName: "size"),
+        help: .value("size", "Bytes to send to measure speed, per HTTP version."),
         transform: reading("is not a size; use a form such as 32MiB.") { text in
             ByteSize.read(text).flatMap { $0 > 0 ? $0 : nil }
         }
@@ -67,9 +64,9 @@ struct Probe: SpoolgateCommand {
     var size: Int64 = 32 << 20
 
     @Option(
-        help: ArgumentHelp(
-            "Also test whether pages of this origin may upload: https://app.example.org.",
-            valueName: "origin"
+        help: .value(
+            "origin",
+            "Also test whether pages of this origin may upload: https://app.example.org."
         ),
         transform: reading("is not an origin; use a form such as https://app.example.org.") {
             CrossOrigin.isOrigin($0) ? $0 : nil
@@ -78,10 +75,7 @@ struct Probe: SpoolgateCommand {
     var origin: String?
 
     @Option(
-        help: ArgumentHelp(
-            "Trust the authorities in this PEM file instead of the system's.",
-            valueName: "file"
-        )
+        help: .value("file", "Trust the authorities in this PEM file instead of the system's.")
     )
     var cacert: String?
 
@@ -89,18 +83,18 @@ struct Probe: SpoolgateCommand {
     var local = false
 
     @Option(
-        help: ArgumentHelp(
-            "With --local: the command that prints nginx's configuration (default: nginx -T).",
-            valueName: "command"
+        help: .value(
+            "command",
+            "With --local: the command that prints nginx's configuration (default: nginx -T)."
         )
     )
     var nginx: String?
 
     @Option(
-        help: ArgumentHelp(
+        help: .value(
+            "path",
             "With --local: the daemon's admin socket (default: SPOOLGATE_ADMIN_LISTEN, "
-                + "or admin.sock next to the socket in nginx's configuration).",
-            valueName: "path"
+                + "or admin.sock next to the socket in nginx's configuration)."
         )
     )
     var socket: String?
@@ -149,10 +143,7 @@ struct Probe: SpoolgateCommand {
         }
         probe.run()
         if stop.isRequested {
-            throw CommandFailure(
-                code: .unavailable,
-                sentence: "stopped by a signal before all checks were done"
-            )
+            throw CommandFailure(.unavailable, "stopped by a signal before all checks were done")
         }
         try report.end()
     }
@@ -164,7 +155,7 @@ struct Probe: SpoolgateCommand {
             let settings = try Settings.load(nil, environment: Listener.processEnvironment)
             return settings.adminPath ?? machine?.adminSocket ?? settings.adminSocket
         } catch {
-            throw CommandFailure(code: .configuration, sentence: error.description)
+            throw CommandFailure(.configuration, error.description)
         }
     }
 }
@@ -185,7 +176,7 @@ private final class Stop: Sendable {
                 }
             }
         } catch {
-            throw CommandFailure(code: .unavailable, sentence: "\(error)")
+            throw CommandFailure(.unavailable, "\(error)")
         }
     }
 

@@ -3,9 +3,7 @@
 // Invariant: without `--force`, no promise to a client is broken.
 
 import ArgumentParser
-import Logging
 import SpoolgateDelivery
-import SpoolgateJournal
 import SpoolgatePosix
 import SpoolgateSettings
 import SpoolgateSpool
@@ -30,10 +28,10 @@ struct Purge: SpoolgateCommand {
     @OptionGroup var selection: UploadSelection
 
     @Option(
-        help: ArgumentHelp(
+        help: .value(
+            "queue",
             "Only this queue; may be repeated: incoming, deferred, hold, delivered, corrupt "
-                + "(default: incoming, delivered and, without --force, hold).",
-            valueName: "queue"
+                + "(default: incoming, delivered and, without --force, hold)."
         ),
         completion: .list(Purge.queues.map(\.rawValue)),
         transform: reading(
@@ -84,12 +82,10 @@ struct Purge: SpoolgateCommand {
     func perform() throws(CommandFailure) {
         let settings = try options.settings()
         let spool = try openSpoolForChange(settings)
-        let log = Log(Serve.logger(.warning, node: settings.node))
         let report = PurgeReport(isDryRun: dryRun, isJSON: json)
         let purging = Purging(
-            spool: spool,
-            events: Events(settings, spool: spool, log: log),
-            retention: Retention(settings),
+            spool,
+            settings,
             queues: chosenQueues,
             selection: selection,
             isForced: force,

@@ -26,10 +26,7 @@ struct Requeue: SpoolgateCommand {
     var all = false
 
     @Option(
-        help: ArgumentHelp(
-            "With --all: only this queue, deferred or hold; may be repeated.",
-            valueName: "queue"
-        ),
+        help: .value("queue", "With --all: only this queue, deferred or hold; may be repeated."),
         completion: .list(Requeue.queues.map(\.rawValue)),
         transform: reading("cannot be requeued; use deferred or hold.") { text in
             Requeue.queues.first { $0.rawValue == text }

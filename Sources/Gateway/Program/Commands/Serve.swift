@@ -34,10 +34,10 @@ struct Serve: SpoolgateCommand {
     @OptionGroup var address: ListenOption
 
     @Option(
-        help: ArgumentHelp(
+        help: .value(
+            "target",
             "The upstream of the default route, overrides the settings: http://, https://, "
-                + "unix:/path or directory:/path.",
-            valueName: "target"
+                + "unix:/path or directory:/path."
         ),
         transform: { text in
             do throws(UpstreamTargetError) {
@@ -136,10 +136,8 @@ struct Serve: SpoolgateCommand {
             try admin.start()
             try report.start(admin, server, log)
         } catch {
-            throw CommandFailure(
-                code: .unavailable,
-                sentence: "cannot start a thread: \(error); raise the limit of tasks (TasksMax)"
-            )
+            let sentence = "cannot start a thread: \(error); raise the limit of tasks (TasksMax)"
+            throw CommandFailure(.unavailable, sentence)
         }
     }
 
@@ -152,10 +150,7 @@ struct Serve: SpoolgateCommand {
             settings.noteOption("routes.\(RouteSettings.defaultName).upstream")
         }
         if let lack = settings.lack {
-            throw CommandFailure(
-                code: .configuration,
-                sentence: "\(settings.source(options.file)): \(lack)"
-            )
+            throw CommandFailure(.configuration, "\(settings.source(options.file)): \(lack)")
         }
         return settings
     }
@@ -219,7 +214,7 @@ struct Serve: SpoolgateCommand {
             try spool.enter()
             return spool
         } catch {
-            throw CommandFailure(code: .cannotCreate, sentence: error.sentence)
+            throw CommandFailure(.cannotCreate, error.sentence)
         }
     }
 
@@ -232,11 +227,8 @@ struct Serve: SpoolgateCommand {
             deliveries: settings.maximumDeliveries
         )
         if budget.maximum < settings.maximumThreads {
-            log.threadsLowered(
-                to: budget.maximum,
-                from: settings.maximumThreads,
-                descriptors: descriptors
-            )
+            let wanted = settings.maximumThreads
+            log.threadsLowered(to: budget.maximum, from: wanted, descriptors: descriptors)
         }
         return budget
     }
@@ -260,10 +252,8 @@ struct Serve: SpoolgateCommand {
             try server.start()
             return server
         } catch {
-            throw CommandFailure(
-                code: .cannotCreate,
-                sentence: "cannot listen on \(settings.listen.text): \(error)"
-            )
+            let sentence = "cannot listen on \(settings.listen.text): \(error)"
+            throw CommandFailure(.cannotCreate, sentence)
         }
     }
 
@@ -323,10 +313,8 @@ extension Settings {
         if access(above, F_OK) != 0 { try makeDirectory(above) }
         guard mkdir(path, 0o750) == 0 || errno == EEXIST else {
             let error = SystemError(call: "mkdir", subject: path, errno: errno)
-            throw CommandFailure(
-                code: .cannotCreate,
-                sentence: "\(error); use other paths with --spool, --listen and --upstream"
-            )
+            let sentence = "\(error); use other paths with --spool, --listen and --upstream"
+            throw CommandFailure(.cannotCreate, sentence)
         }
     }
 }

@@ -25,7 +25,7 @@ struct Show: SpoolgateCommand {
     @OptionGroup var options: SettingsOptions
 
     @Argument(
-        help: ArgumentHelp("The identity of the upload.", valueName: "upload"),
+        help: .value("upload", "The identity of the upload."),
         transform: readUpload
     )
     var id: UploadID
@@ -38,9 +38,8 @@ struct Show: SpoolgateCommand {
         let spool = try openSpool(settings)
         guard let summary = try withSpoolErrors(try spool.look(at: id)) else {
             throw CommandFailure(
-                code: .unknownUpload,
-                sentence:
-                    "\(id): no such upload in \(spool.directory): it was removed, or was an ordinary "
+                .unknownUpload,
+                "\(id): no such upload in \(spool.directory): it was removed, or was an ordinary "
                     + "upload, which only the log records"
             )
         }
@@ -49,7 +48,7 @@ struct Show: SpoolgateCommand {
         if json {
             print(line(summary, fields, shares, settings))
         } else {
-            printLines(summary, fields, shares, showsQueries: settings.showsQueries)
+            printLines(summary, fields, shares, settings)
         }
     }
 
@@ -59,9 +58,15 @@ struct Show: SpoolgateCommand {
         _ shares: ContentShares?,
         _ settings: Settings
     ) -> String {
-        JSON.line(
+        let shown = shares.map { shares -> JSON in
+            .object([
+                ("nginx", .integer(shares.nginx)), ("gateway", .integer(shares.gateway)),
+                ("result", .string(shares.path?.label)),
+            ])
+        }
+        return JSON.line(
             summary.jsonMembers(settings) + [
-                ("remote", summary.creation?.remoteAddress.map { .string($0) } ?? .null),
+                ("remote", .string(summary.creation?.remoteAddress)),
                 (
                     "fields",
                     .array(
@@ -70,23 +75,16 @@ struct Show: SpoolgateCommand {
                         }
                     )
                 ),
-                ("written", shares.map(Self.json) ?? .null),
+                ("written", shown ?? .null),
             ]
         )
-    }
-
-    private static func json(_ shares: ContentShares) -> JSON {
-        .object([
-            ("nginx", .integer(shares.nginx)), ("gateway", .integer(shares.gateway)),
-            ("result", shares.path.map { .string($0.label) } ?? .null),
-        ])
     }
 
     private func printLines(
         _ summary: UploadSummary,
         _ fields: [(name: String, value: String)],
         _ shares: ContentShares?,
-        showsQueries: Bool
+        _ settings: Settings
     ) {
         func line(_ name: String, _ value: String?) {
             guard let value else { return }
@@ -113,7 +111,7 @@ struct Show: SpoolgateCommand {
         line("owner", creation.principal?.text)
         line("client", creation.remoteAddress)
         line("resource", creation.resourcePath)
-        let target = creation.head.target.shownTarget(withQuery: showsQueries)
+        let target = creation.head.target.shownTarget(withQuery: settings.showsQueries)
         line("request", "\(creation.head.method.rawValue) \(target)")
         for field in fields { line("", "\(field.name): \(field.value)") }
     }

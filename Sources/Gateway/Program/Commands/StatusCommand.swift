@@ -1,7 +1,6 @@
 // `spoolgate status`: the state that the running daemon reports on its admin socket.
 
 import ArgumentParser
-import Glibc
 import SpoolgateFastCGIFront
 import SpoolgatePosix
 import SpoolgateSettings
@@ -27,9 +26,9 @@ struct StatusCommand: SpoolgateCommand {
     var json = false
 
     @Option(
-        help: ArgumentHelp(
-            "The daemon's socket, overrides admin-listen; the settings are not read.",
-            valueName: "path"
+        help: .value(
+            "path",
+            "The daemon's socket, overrides admin-listen; the settings are not read."
         )
     )
     var socket: String?
@@ -63,11 +62,8 @@ struct StatusCommand: SpoolgateCommand {
     private func end(_ line: String) throws(CommandFailure) {
         print(line)
         guard !line.hasPrefix("OK:") else { return }
-        throw CommandFailure(
-            code: line.hasPrefix("WARNING:") ? .warnings : .critical,
-            sentence: line,
-            isReported: true
-        )
+        let code: CommandFailure.Code = line.hasPrefix("WARNING:") ? .warnings : .critical
+        throw CommandFailure(code, line, isReported: true)
     }
 
     /// Returns the daemon's status; the error says why the daemon did not respond, or what is wrong in the settings.
@@ -90,32 +86,19 @@ struct StatusCommand: SpoolgateCommand {
         do throws(SystemError) {
             response = try FastCGIFetch(path: path, timeout: Self.timeout)
                 .get(json ? "/status" : "/status.txt")
+        } catch  where error.isDenial {
+            let sentence = "\(error); run the command as root: sudo spoolgate status"
+            throw CommandFailure(.noPermission, sentence)
+        } catch  where error.isRefusal {
+            let sentence = "no daemon listens on \(path); see systemctl status spoolgate"
+            throw CommandFailure(.unavailable, sentence)
         } catch {
-            throw failure(error, path)
+            throw CommandFailure(.unavailable, "the daemon did not respond: \(error)")
         }
         guard response.status == 200 else {
-            throw CommandFailure(
-                code: .unavailable,
-                sentence: "\(path): the daemon responded with \(response.status)"
-            )
+            let sentence = "\(path): the daemon responded with \(response.status)"
+            throw CommandFailure(.unavailable, sentence)
         }
         return String(decoding: response.content, as: UTF8.self)
-    }
-
-    private func failure(_ error: SystemError, _ path: String) -> CommandFailure {
-        switch error.errno {
-        case EACCES, EPERM:
-            CommandFailure(
-                code: .noPermission,
-                sentence: "\(error); run the command as root: sudo spoolgate status"
-            )
-        case ENOENT, ECONNREFUSED:
-            CommandFailure(
-                code: .unavailable,
-                sentence: "no daemon listens on \(path); see systemctl status spoolgate"
-            )
-        default:
-            CommandFailure(code: .unavailable, sentence: "the daemon did not respond: \(error)")
-        }
     }
 }
