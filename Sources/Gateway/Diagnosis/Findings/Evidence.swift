@@ -15,6 +15,10 @@ extension Evidence {
     /// A finding for a problem that does not make uploads fail.
     func warning(_ text: String, _ fixes: [String]) -> Finding { .warning(check, text, fixes) }
 
+    func warning(_ text: String, _ fix: String) -> Finding { warning(text, [fix]) }
+
     /// A finding for a problem that makes uploads fail.
     func failure(_ text: String, _ fixes: [String]) -> Finding { .failure(check, text, fixes) }
+
+    func failure(_ text: String, _ fix: String) -> Finding { failure(text, [fix]) }
 }

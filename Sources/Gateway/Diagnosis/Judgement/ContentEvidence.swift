@@ -23,17 +23,15 @@ struct StreamingEvidence: Evidence, Sendable, Equatable {
                 response.isTooLarge
                     ? "content was refused with \(response.description)"
                     : "the offset could not be retrieved during a transfer: \(response.description)",
-                Fix.refusal(response, otherwise: [Fix.units])
+                response.isTooLarge ? Fix.size : Fix.units
             )
         }
         let text =
             "\(ByteSize.rounded(arrived)) of \(ByteSize.rounded(sent)) had arrived after "
             + "\(after.seconds) of slow sending"
         if arrived == 0 {
-            return failure(
-                "\(text): nginx or a proxy buffers it",
-                [Fix.buffering, Fix.hasIt, Fix.proxy]
-            )
+            let fixes = [Fix.buffering, Fix.hasIt, Fix.proxy]
+            return failure("\(text): nginx or a proxy buffers it", fixes)
         }
         guard arrived >= sent / 2 else {
             return warning("\(text): nginx or a proxy delays it", [Fix.buffering, Fix.proxy])
@@ -55,11 +53,11 @@ struct CutEvidence: Evidence, Sendable, Equatable {
 
     var finding: Finding {
         if response.isTooLarge {
-            return failure("content was refused with \(response.description)", [Fix.size])
+            return failure("content was refused with \(response.description)", Fix.size)
         }
         let cut = "connection reset after \(ByteSize.rounded(sent))"
         guard let kept else {
-            return failure("\(cut): the gateway reported no offset", [Fix.units])
+            return failure("\(cut): the gateway reported no offset", Fix.units)
         }
         let text = "\(cut): \(ByteSize.rounded(kept)) kept"
         guard kept > 0 else {
@@ -69,11 +67,7 @@ struct CutEvidence: Evidence, Sendable, Equatable {
             )
         }
         guard let resumed, (200..<300).contains(resumed.status) else {
-            let stated = resumed?.description ?? "not tried"
-            return failure(
-                "\(text), not resumed: \(stated)",
-                ["journalctl -u spoolgate  (shows the reason)"]
-            )
+            return failure("\(text), not resumed: \(resumed?.description ?? "not tried")", Fix.log)
         }
         guard kept >= sent / 2 else {
             return warning("\(text); resumed on a second connection", [Fix.buffering, Fix.proxy])
@@ -88,7 +82,7 @@ struct SizeEvidence: Evidence, Sendable, Equatable {
     /// The `Content-Length` of the append.
     var declared: Int64
     /// Whether the server sent 100 (Continue), or no response while a client would wait for one.
-    var isWelcome: Bool
+    var isWelcome = false
     var response: ProbeResponse
 
     var finding: Finding {
@@ -96,12 +90,10 @@ struct SizeEvidence: Evidence, Sendable, Equatable {
         if isWelcome { return ok("\(length) would be accepted (no content was sent)") }
         let text = "Content-Length \(length), no content sent: \(response.description)"
         switch (response.status, response.code) {
-        case (413, nil): return failure(text, [Fix.size])
+        case (413, nil): return failure(text, Fix.size)
         case (507, _):
-            return warning(
-                text,
-                ["enlarge the disk, raise spool.quota or lower spool.reserve in spoolgate.yaml"]
-            )
+            let fix = "enlarge the disk, raise spool.quota or lower spool.reserve in spoolgate.yaml"
+            return warning(text, fix)
         default: return failure(text, [Fix.size, Fix.location])
         }
     }
@@ -133,10 +125,7 @@ struct SpeedEvidence: Evidence, Sendable, Equatable {
         if let refused = runs.first(where: { !$0.isTaken }) {
             return failure(
                 "\(refused.name): \(refused.response.description)",
-                Fix.refusal(
-                    refused.response,
-                    otherwise: ["journalctl -u spoolgate  (shows the reason)"]
-                )
+                refused.response.isTooLarge ? Fix.size : Fix.log
             )
         }
         let rates = runs.map { "\($0.name) \(Self.text($0.rate))" }.joined(separator: "; ")
@@ -151,7 +140,7 @@ struct SpeedEvidence: Evidence, Sendable, Equatable {
         }
         return warning(
             "\(text): limited by a window of about \(ByteSize.rounded(Int64(underWay)))",
-            [Fix.window]
+            Fix.window
         )
     }
 

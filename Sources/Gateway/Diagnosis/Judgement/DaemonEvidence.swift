@@ -17,22 +17,17 @@ package struct DaemonEvidence: Evidence, Sendable, Equatable {
     }
 
     var check: String { "daemon" }
-    package var socket: String
-    package var response: Response
+    var socket: String
+    var response: Response
     /// The state of the service according to systemd, or nil if systemd does not know the service.
-    package var run: UnitsEvidence.Run?
-
-    /// Creates the observation from the path of the admin socket, the daemon's answer and systemd's.
-    package init(socket: String, response: Response, run: UnitsEvidence.Run?) {
-        (self.socket, self.response, self.run) = (socket, response, run)
-    }
+    var run: UnitsEvidence.Run?
 
     var finding: Finding {
         let log = "journalctl -u spoolgate -n 20"
         switch response {
         case .status(let line):
-            if line.hasPrefix("CRITICAL:") { return failure(line, ["spoolgate status"]) }
-            if line.hasPrefix("WARNING:") { return warning(line, ["spoolgate status"]) }
+            if line.hasPrefix("CRITICAL:") { return failure(line, "spoolgate status") }
+            if line.hasPrefix("WARNING:") { return warning(line, "spoolgate status") }
             return ok(line)
         case .denied:
             return skipped("this user may not connect to \(socket) (root may)")
@@ -49,13 +44,11 @@ package struct DaemonEvidence: Evidence, Sendable, Equatable {
         case .noListener:
             return failure(
                 "no daemon responds on \(socket), even if the socket for uploads accepts connections",
-                ["systemctl status spoolgate; \(log)"]
+                "systemctl status spoolgate; \(log)"
             )
         case .silence(let why):
-            return failure(
-                "the daemon does not respond: \(why)",
-                ["systemctl restart spoolgate; \(log)"]
-            )
+            let fix = "systemctl restart spoolgate; \(log)"
+            return failure("the daemon does not respond: \(why)", fix)
         }
     }
 }

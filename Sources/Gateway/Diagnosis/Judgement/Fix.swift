@@ -32,15 +32,11 @@ enum Fix {
     static let noModule =
         "apt remove \(moduleName)  (if a proxy in front takes a 104 for the final response)"
     static let units = "systemctl status spoolgate.socket spoolgate"
+    static let log = "journalctl -u spoolgate  (shows the reason)"
     static let owner =
         "fastcgi_param SPOOLGATE_OWNER $remote_user;  (only with auth_basic and auth_basic_user_file)"
     /// The fix for problems whose cause only a probe on the server can find.
     static let local = "run the probe with --local on the server, which reports more"
-
-    /// Returns the fix for the size limit if a web server refused content with 413, otherwise `fixes`.
-    static func refusal(_ response: ProbeResponse, otherwise fixes: [String]) -> [String] {
-        response.isTooLarge ? [size] : fixes
-    }
 
     static func addUser(_ name: String, to path: String) -> String {
         // If the shell would not take a name literally, the operator must insert the name.

@@ -20,8 +20,7 @@ struct ReachEvidence: Evidence, Sendable, Equatable {
     var server: String?
 
     var finding: Finding {
-        if let fault { return failure(fault.reason, [fix(fault)]) }
-        let wanted = versions.contains(.http2)
+        if let fault { return failure(fault.reason, fix(fault)) }
         var text: String
         switch (versions.contains(.http1), hasHTTP2) {
         case (true, true?): text = "HTTP/1.1 and HTTP/2"
@@ -30,15 +29,15 @@ struct ReachEvidence: Evidence, Sendable, Equatable {
         case (false, _): text = "connected"
         }
         text = "\(tls ?? "no TLS"), \(text)" + (server.map { ", \($0)" } ?? "")
-        guard wanted, hasHTTP2 == false else { return ok(text) }
+        guard versions.contains(.http2), hasHTTP2 == false else { return ok(text) }
         if !isSecure {
             // HTTP/2 without TLS is a failure only if no other version was to be tested.
             return versions.contains(.http1)
                 ? ok(text)
-                : failure("no HTTP/2 without TLS", ["use an https URL"])
+                : failure("no HTTP/2 without TLS", "use an https URL")
         }
         text += "; HTTP/2 is not offered"
-        return versions.contains(.http1) ? warning(text, [Fix.http2]) : failure(text, [Fix.http2])
+        return versions.contains(.http1) ? warning(text, Fix.http2) : failure(text, Fix.http2)
     }
 
     private func fix(_ fault: ClientFault) -> String {
@@ -92,11 +91,6 @@ struct GatewayEvidence: Evidence, Sendable, Equatable {
             && version != nil
     }
 
-    /// Whether a server other than the gateway responded with 404 or 405.
-    var isElsewhere: Bool {
-        [404, 405].contains(response.status) && response.code == nil
-    }
-
     var finding: Finding {
         if isTaken {
             let limits = ProbeLimits(response.head?.fields ?? [:]).maxSize.map {
@@ -104,74 +98,69 @@ struct GatewayEvidence: Evidence, Sendable, Equatable {
             }
             return ok("interop version \(version ?? 0)\(limits ?? "")")
         }
-        let (text, fixes) = refusal
-        return failure(text, fixes)
+        if response.head == nil { return noResponse }
+        if let code = response.code { return failure(response.description, fixes(ofCode: code)) }
+        return refusal
     }
 
-    private var refusal: (String, [String]) {
-        let text = response.description
-        guard response.head != nil else { return noResponse }
-        if let code = response.code { return (text, fixes(ofCode: code)) }
-        if isElsewhere {
-            return (
-                "\(text): no nginx location passes \(url.path) to the gateway",
+    /// Returns a failure whose text begins with the response.
+    private func failure(with words: String, _ fixes: [String]) -> Finding {
+        failure("\(response.description): \(words)", fixes)
+    }
+
+    /// The finding for a response of a server other than the gateway.
+    private var refusal: Finding {
+        let access = "check allow and deny in the location"
+        switch response.status {
+        case 404, 405:
+            return failure(
+                with: "no nginx location passes \(url.path) to the gateway",
                 [Fix.snippet + "  (in this server block; it serves /files/)"]
             )
-        }
-        switch response.status {
         case 400 where response.content.contains("plain HTTP request was sent to HTTPS port"):
-            return (
-                "\(text): this port speaks TLS",
-                [url.text.replacing("http:", with: "https:", maxReplacements: 1)]
-            )
+            let fix = url.text.replacing("http:", with: "https:", maxReplacements: 1)
+            return failure(with: "this port speaks TLS", [fix])
         case 401: return refusedLogin
         case 403 where login != .none:
-            return (
-                "\(text): nginx admits no client, or not this one, or its password file is missing",
-                ["check allow and deny in the location", Fix.passwords, Fix.errorLog]
+            return failure(
+                with: "nginx admits no client, or not this one, or its password file is missing",
+                [access, Fix.passwords, Fix.errorLog]
             )
-        case 403:
-            return (
-                "\(text): nginx admits no client, or not this one",
-                ["check allow and deny in the location"]
-            )
+        case 403: return failure(with: "nginx admits no client, or not this one", [access])
         case 500:
-            return (
-                "\(text): nginx cannot reach its auth_request service, or cannot read its password file",
+            return failure(
+                with:
+                    "nginx cannot reach its auth_request service, or cannot read its password file",
                 [Fix.errorLog, Fix.passwords, "check that the auth_request service runs"]
             )
-        case 413: return (text, [Fix.size])
+        case 413: return failure(response.description, Fix.size)
         case 502, 503, 504:
-            return ("\(text): nginx does not reach the gateway", [Fix.units, Fix.local])
+            return failure(with: "nginx does not reach the gateway", [Fix.units, Fix.local])
         case 200..<300:
-            return (
-                "\(text): a response without an upload resource", [Fix.snippet, Fix.location]
-            )
+            let fixes = [Fix.snippet, Fix.location]
+            return failure(with: "a response without an upload resource", fixes)
         case 300..<400:
             let target = response[.location].map { " to \($0)" } ?? ""
-            return ("\(text): redirected\(target)", ["probe the URL that it redirects to"])
-        default: return (text, [Fix.location])
+            return failure(with: "redirected\(target)", ["probe the URL that it redirects to"])
+        default: return failure(response.description, Fix.location)
         }
     }
 
-    private var refusedLogin: (String, [String]) {
-        let text = response.description
+    private var refusedLogin: Finding {
         let realm = response[.wwwAuthenticate].map { " (\($0))" } ?? ""
         switch login {
         case .none:
             let isBasic = response[.wwwAuthenticate]?.lowercased().hasPrefix("basic") ?? false
-            return (
-                "\(text): a login is required\(realm)",
-                [isBasic ? Fix.credentials : "-H 'Authorization: ...'"]
-            )
+            let fix = isBasic ? Fix.credentials : "-H 'Authorization: ...'"
+            return failure(with: "a login is required\(realm)", [fix])
         case .malformed:
-            return (
-                "\(text): Authorization in -H is not 'Basic ' and NAME:PASSWORD in Base64\(realm)",
+            return failure(
+                with: "Authorization in -H is not 'Basic ' and NAME:PASSWORD in Base64\(realm)",
                 [Fix.credentials]
             )
         case .password(let name):
-            return (
-                "\(text): the name '\(name)' and its password in -H are refused\(realm)",
+            return failure(
+                with: "the name '\(name)' and its password in -H are refused\(realm)",
                 [
                     "use another password in -H; or, on the server, remove the name's line from the file "
                         + "in auth_basic_user_file, then",
@@ -179,30 +168,27 @@ struct GatewayEvidence: Evidence, Sendable, Equatable {
                 ]
             )
         case .other(let scheme):
-            return (
-                "\(text): the credentials in -H (\(scheme)) are refused\(realm)",
+            return failure(
+                with: "the credentials in -H (\(scheme)) are refused\(realm)",
                 ["use other credentials in -H: these may have expired"]
             )
         }
     }
 
-    private var noResponse: (String, [String]) {
+    private var noResponse: Finding {
         if let reason = response.fault?.reason, reason.contains("HTTP/0.9") {
-            return (
+            return failure(
                 "the response to a creation is not HTTP/1.1: this port speaks HTTP/2 without TLS",
-                [
-                    "listen 80;  (without http2: before 1.25.1 nginx speaks nothing else on such a port)"
-                ]
+                "listen 80;  (without http2: before 1.25.1 nginx speaks nothing else on such a port)"
             )
         }
-        let fixes = [Fix.units, Fix.local]
+        var text = "the creation failed: \(response.description)"
         if let options, [502, 503, 504].contains(options.status), !options.isProblem {
-            return (
+            text =
                 "nginx does not reach the gateway: no response to a creation, \(options.status) to "
-                    + "OPTIONS", fixes
-            )
+                + "OPTIONS"
         }
-        return ("the creation failed: \(response.description)", fixes)
+        return failure(text, [Fix.units, Fix.local])
     }
 
     private func fixes(ofCode code: String) -> [String] {
@@ -261,7 +247,7 @@ struct LocationEvidence: Evidence, Sendable, Equatable {
     var url: ProbeURL
 
     var finding: Finding {
-        let fix = [Fix.origin(url.origin)]
+        let fix = Fix.origin(url.origin)
         guard let text = ProbeURL(location) else {
             guard location.hasPrefix("/") else {
                 return failure("Location '\(location)' is not a URL", fix)
@@ -269,10 +255,7 @@ struct LocationEvidence: Evidence, Sendable, Equatable {
             return warning("Location is only a path, which some clients do not support", fix)
         }
         guard !text.hasSameOrigin(as: url) else { return ok("Location is on \(text.origin)") }
-        return warning(
-            "Location sends clients to \(text.origin), not to \(url.origin)",
-            fix
-        )
+        return warning("Location sends clients to \(text.origin), not to \(url.origin)", fix)
     }
 }
 
@@ -313,7 +296,7 @@ struct NamesEvidence: Evidence, Sendable, Equatable {
         return failure(
             "\(directory)\(first.name): \(first.response.description): another location takes it"
                 + (others.isEmpty ? "" : ", and \(others.joined(separator: ", "))"),
-            ["location ^~ \(directory) {"]
+            "location ^~ \(directory) {"
         )
     }
 }

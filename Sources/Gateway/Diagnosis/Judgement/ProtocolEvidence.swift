@@ -15,13 +15,11 @@ struct InterimEvidence: Evidence, Sendable, Equatable {
     var finding: Finding {
         if let first {
             guard first.head.fields.contains(.location) else {
-                return warning(
-                    "104 without Location: clients cannot resume",
-                    ["make any proxy in front of nginx pass 1xx responses unchanged"]
-                )
+                let fix = "make any proxy in front of nginx pass 1xx responses unchanged"
+                return warning("104 without Location: clients cannot resume", fix)
             }
             guard response.head != nil else {
-                return failure("104, but then \(response.description)", [Fix.noModule])
+                return failure("104, but then \(response.description)", Fix.noModule)
             }
             let place = first.sent == 0 ? "before content" : "during content"
             return ok("\(place), after \(first.after.milliseconds)")
@@ -51,10 +49,8 @@ struct ErrorsEvidence: Evidence, Sendable, Equatable {
             return ok("409 and 404 arrive with Upload-Offset and problem+json")
         }
         let (wrong, right) = conflictIsRight ? (unknown, 404) : (conflict, 409)
-        return failure(
-            "the gateway's \(right) arrived as \(wrong.description)",
-            [Fix.errors, Fix.hasIt]
-        )
+        let text = "the gateway's \(right) arrived as \(wrong.description)"
+        return failure(text, [Fix.errors, Fix.hasIt])
     }
 }
 
@@ -70,9 +66,7 @@ struct LongFieldEvidence: Evidence, Sendable, Equatable {
         if response.offset != nil { return ok("a field of \(size >> 10) KiB is accepted") }
         return warning(
             "a request with a field of \(size >> 10) KiB failed: \(response.description)",
-            [
-                "large_client_header_buffers 8 64k;   (in the http block, or in the server block and the default server of its port)"
-            ]
+            "large_client_header_buffers 8 64k;   (in the http block, or in the server block and the default server of its port)"
         )
     }
 }
@@ -87,16 +81,10 @@ struct CrossOriginEvidence: Evidence, Sendable, Equatable {
 
     var finding: Finding {
         let setting = "cors: {origins: [\"\(origin)\"]}  (of the route in spoolgate.yaml)"
-        if preflight.status == 401 {
-            return failure(
-                "the browser's preflight (OPTIONS) failed: \(preflight.description)",
-                "auth_basic $spoolgate_realm;"
-            )
-        }
         guard (200..<300).contains(preflight.status) else {
             return failure(
                 "the browser's preflight (OPTIONS) failed: \(preflight.description)",
-                setting
+                preflight.status == 401 ? "auth_basic $spoolgate_realm;" : setting
             )
         }
         guard allows(preflight) else {
@@ -109,10 +97,6 @@ struct CrossOriginEvidence: Evidence, Sendable, Equatable {
             return failure("pages may upload, but not read Location", setting)
         }
         return ok("pages of \(origin) may upload and resume")
-    }
-
-    private func failure(_ text: String, _ fix: String) -> Finding {
-        failure(text, [fix])
     }
 
     private func allows(_ response: ProbeResponse) -> Bool {
@@ -141,17 +125,15 @@ struct TusEvidence: Evidence, Sendable, Equatable {
     var finding: Finding {
         guard isSpoken else { return skipped("not enabled on this route") }
         guard let creation, creation.status == 201 else {
-            return failure("creation failed: \(creation?.description ?? "not tried")")
+            let words = creation?.description ?? "not tried"
+            return failure("creation failed: \(words)", Fix.location)
         }
         guard let retrieval, retrieval.offset == 0 else {
-            return failure("offset retrieval failed: \(retrieval?.description ?? "not tried")")
+            let words = retrieval?.description ?? "not tried"
+            return failure("offset retrieval failed: \(words)", Fix.location)
         }
         let version = options[.tusVersion] ?? ""
         return ok("tus \(version): upload created and offset retrieved")
-    }
-
-    private func failure(_ text: String) -> Finding {
-        failure(text, [Fix.location])
     }
 }
 
@@ -165,31 +147,23 @@ struct NodesEvidence: Evidence, Sendable, Equatable {
 
     /// Takes the path of each upload resource and the response to OPTIONS on this path.
     init(_ uploads: [(target: String, response: ProbeResponse)]) {
+        let others = uploads.filter { $0.response.code == Refusal.otherNode.code }
         names = Set(uploads.compactMap { Self.node(in: $0.target) })
-        missed = Set(
-            uploads.filter { $0.response.code == Refusal.otherNode.code }
-                .compactMap { Self.node(in: $0.target) }
-        )
+        missed = Set(others.compactMap { Self.node(in: $0.target) })
     }
 
     /// Returns the node in the path of an upload resource, if any.
     static func node(in target: String) -> String? {
-        let parts = target.split(separator: "/").suffix(3)
-        guard parts.count == 3, parts.first == "upload-resource" else { return nil }
-        return parts.dropFirst().first.flatMap {
-            UploadResources.isNode($0.utf8) ? String($0) : nil
-        }
+        let parts = Array(target.split(separator: "/").suffix(3))
+        guard parts.count == 3, parts[0] == "upload-resource" else { return nil }
+        return UploadResources.isNode(parts[1].utf8) ? String(parts[1]) : nil
     }
 
     var finding: Finding {
         let all = names.sorted().joined(separator: ", ")
-        guard !missed.isEmpty else {
-            return ok("\(all): requests for an upload reach its node")
-        }
-        return failure(
-            "requests for uploads of \(missed.sorted().joined(separator: ", ")) reach another node",
-            [Fix.nodes]
-        )
+        guard !missed.isEmpty else { return ok("\(all): requests for an upload reach its node") }
+        let nodes = missed.sorted().joined(separator: ", ")
+        return failure("requests for uploads of \(nodes) reach another node", Fix.nodes)
     }
 }
 
@@ -207,7 +181,7 @@ struct CleanupEvidence: Evidence, Sendable {
             guard unnamed > 0 else { return ok(counted) }
             return warning(
                 "\(counted); \(unnamed) may be left, whose URL was lost with the response",
-                ["nothing to do: uploads that are left expire (limits.max-age)"]
+                "nothing to do: uploads that are left expire (limits.max-age)"
             )
         }
         return failure(

@@ -22,14 +22,14 @@ struct RoomEvidence: Evidence, Sendable, Equatable {
             return failure(
                 "\(path): \(ByteSize.rounded(free)) free, all within spool.reserve "
                     + "(\(ByteSize.rounded(reserve))): every upload is refused",
-                ["free some space, or lower spool.reserve in spoolgate.yaml"]
+                "free some space, or lower spool.reserve in spoolgate.yaml"
             )
         }
         let maximum = quota == 0 ? room : min(room, quota)
         guard maximum >= largest else {
             return warning(
                 "\(shown); one upload may need \(ByteSize.rounded(largest)) (limits.max-size)",
-                ["enlarge the disk or spool.quota, or lower limits.max-size in spoolgate.yaml"]
+                "enlarge the disk or spool.quota, or lower limits.max-size in spoolgate.yaml"
             )
         }
         return ok(shown)

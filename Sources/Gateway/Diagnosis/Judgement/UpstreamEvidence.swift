@@ -23,7 +23,7 @@ struct UpstreamEvidence: Evidence, Sendable, Equatable {
         if speaksTLS {
             return failure(
                 "\(name): \(target): this port speaks TLS, but \(setting) says http",
-                ["\(setting): \(other(scheme: "https"))  (in place of \(target))"]
+                "\(setting): \(other(scheme: "https"))  (in place of \(target))"
             )
         }
         guard let fault else { return ok("\(name): \(target) accepts connections") }
@@ -105,23 +105,20 @@ struct UpstreamEvidence: Evidence, Sendable, Equatable {
         }
     }
 
-    /// The key of the server's address in the settings.
-    private var setting: String {
+    /// The prefix of the keys of the server's settings.
+    private var section: String {
         switch check {
-        case "webhook": "events.webhook.url"
-        case "authorizer": "routes.\(name).authorize.url"
-        default: "routes.\(name).upstream"
+        case "webhook": "events.webhook"
+        case "authorizer": "routes.\(name).authorize"
+        default: "routes.\(name)"
         }
     }
 
+    /// The key of the server's address in the settings.
+    private var setting: String { section + (check == "upstream" ? ".upstream" : ".url") }
+
     /// The prefix of the keys of the server's TLS settings.
-    private var tls: String {
-        switch check {
-        case "webhook": "events.webhook.tls"
-        case "authorizer": "routes.\(name).authorize.tls"
-        default: "routes.\(name).tls"
-        }
-    }
+    private var tls: String { section + ".tls" }
 
     private var url: AbsoluteURL? {
         AbsoluteURL(target.hasPrefix("s3:") ? String(target.dropFirst(3)) : target)

@@ -33,11 +33,7 @@ package struct LocalCheck {
         return .failure("nginx", reason, [fix])
     }
 
-    private mutating func look(
-        at dump: NginxDump,
-        _ url: ProbeURL,
-        _ processes: NginxProcesses
-    ) {
+    private mutating func look(at dump: NginxDump, _ url: ProbeURL, _ processes: NginxProcesses) {
         guard let place = dump.gateway(of: url.path, host: url.host, port: url.port) else {
             let others = Set(dump.gateways.map(\.path)).sorted()
             let fix =

@@ -64,7 +64,7 @@ struct NginxLogin: Evidence, Sendable {
         guard let realm, hasRealm, file == nil else { return nil }
         return failure(
             "'\(realm.text)' at \(realm.place) has no auth_basic_user_file: nginx requires no password",
-            [Self.fileLine]
+            Self.fileLine
         )
     }
 
@@ -115,14 +115,12 @@ struct NginxLogin: Evidence, Sendable {
             return failure(
                 "\(shown): nginx's user \(SystemUser.name(ofUser: worker.user)) may not read \(path) "
                     + "(\(facts.description)): nginx responds 500 to every login",
-                ["chgrp \(group) \(path.shellWord) && chmod g+r \(path.shellWord)"]
+                "chgrp \(group) \(path.shellWord) && chmod g+r \(path.shellWord)"
             )
         }
         guard password.hasEntry == false else { return nil }
-        return failure(
-            "\(shown): no line of \(path) has the form NAME:HASH: no login succeeds",
-            [addUser]
-        )
+        let text = "\(shown): no line of \(path) has the form NAME:HASH: no login succeeds"
+        return failure(text, addUser)
     }
 
     /// Returns the finding if the location passes no owner, for a route whose settings require one.
@@ -131,7 +129,7 @@ struct NginxLogin: Evidence, Sendable {
         return failure(
             "location \(place.words) at \(place.location.place) passes no SPOOLGATE_OWNER, but "
                 + "routes.\(route) has anonymous: refuse: every upload gets 403",
-            [Fix.owner]
+            Fix.owner
         )
     }
 
@@ -143,7 +141,7 @@ struct NginxLogin: Evidence, Sendable {
         return failure(
             "'\(realm.text)' at \(realm.place) requires a password for the preflight of routes.\(route).cors, "
                 + "but browsers send none: pages of other origins cannot upload",
-            ["auth_basic $spoolgate_realm;   (in place of \(realm.text) at \(realm.place))"]
+            "auth_basic $spoolgate_realm;   (in place of \(realm.text) at \(realm.place))"
         )
     }
 }

@@ -83,56 +83,42 @@ struct NginxPlace: Sendable {
     var faults: [Finding] {
         var found: [Finding] = []
         func judge(
-            _ name: String,
-            standard: String,
-            _ level: Finding.Level,
+            _ standard: String,
             _ effect: String,
             _ fix: String,
+            level: Finding.Level = .failure,
             isRight: (String) -> Bool
         ) {
-            let directive = value(of: name)
-            guard !isRight(directive?.arguments.first ?? standard) else { return }
+            let words = standard.split(separator: " ").map(String.init)
+            let directive = value(of: words[0])
+            guard !isRight(directive?.arguments.first ?? words[1]) else { return }
             let place =
                 directive.map { "'\($0.text)' at \($0.place)" }
-                ?? "nginx's default '\(name) \(standard);' applies at \(location.place)"
+                ?? "nginx's default '\(standard);' applies at \(location.place)"
             found.append(Finding(level, "nginx", "\(place): \(effect)", fixes: [fix]))
         }
         judge(
-            "fastcgi_request_buffering",
-            standard: "on",
-            .failure,
+            "fastcgi_request_buffering on",
             "nginx buffers uploads, and interrupted ones start again",
             Fix.buffering
         ) { $0.lowercased() == "off" }
+        judge("client_max_body_size 1m", "nginx refuses larger content", Fix.size) {
+            Self.size($0) == 0
+        }
         judge(
-            "client_max_body_size",
-            standard: "1m",
-            .failure,
-            "nginx refuses larger content",
-            Fix.size
-        ) { Self.size($0) == 0 }
-        judge(
-            "client_body_buffer_size",
-            standard: "16k",
-            .warning,
+            "client_body_buffer_size 16k",
             "uploads over HTTP/2 are slow",
-            Fix.window
+            Fix.window,
+            level: .warning
         ) { Self.size($0) >= 1 << 20 }
         judge(
-            "client_body_early_read",
-            standard: "0",
-            .failure,
+            "client_body_early_read 0",
             "nginx buffers content before it chooses the location",
             Fix.lateContent
         ) { ["", "0"].contains($0) || $0.contains("$") }
         if value(of: "fastcgi_param", "REQUEST_METHOD") == nil {
-            found.append(
-                .failure(
-                    "nginx",
-                    "the location at \(location.place) passes no FastCGI parameters",
-                    [Fix.location]
-                )
-            )
+            let text = "the location at \(location.place) passes no FastCGI parameters"
+            found.append(.failure("nginx", text, [Fix.location]))
         }
         return found
     }

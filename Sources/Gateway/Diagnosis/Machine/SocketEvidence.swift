@@ -72,17 +72,13 @@ extension SocketEvidence {
         if let obstacle = way.obstacle {
             return failure(
                 obstacle,
-                [
-                    "systemctl enable --now spoolgate.socket; systemctl status spoolgate.socket spoolgate"
-                ]
+                "systemctl enable --now spoolgate.socket; systemctl status spoolgate.socket spoolgate"
             )
         }
         guard isListening else {
             return failure(
                 "no process listens on \(path): the gateway does not run",
-                [
-                    "systemctl start spoolgate.socket spoolgate; journalctl -u spoolgate  (shows why it ended)"
-                ]
+                "systemctl start spoolgate.socket spoolgate; journalctl -u spoolgate  (shows why it ended)"
             )
         }
         guard let socket = way.last else { return ok(path) }
@@ -92,7 +88,7 @@ extension SocketEvidence {
         if able.isEmpty, let refused = refusals.first?.1 { return refused }
         let shown = "\(path) (\(socket.description))"
         guard !workers.isEmpty else {
-            return warning("\(shown); no nginx worker runs", ["systemctl start nginx"])
+            return warning("\(shown); no nginx worker runs", "systemctl start nginx")
         }
         let users = Set(able.map { SystemUser.name(ofUser: $0.user) }).sorted()
         return ok("\(shown); nginx (\(users.joined(separator: ", "))) may connect")
@@ -103,7 +99,7 @@ extension SocketEvidence {
         if let directory = way.closed(to: worker) {
             return failure(
                 "nginx's user \(name) may not pass \(directory.path) (\(directory.description))",
-                ["chmod o+x \(directory.path.shellWord)"]
+                "chmod o+x \(directory.path.shellWord)"
             )
         }
         guard let socket = way.last, !worker.has(.write, to: socket) else { return nil }

@@ -78,7 +78,7 @@ extension UnitsEvidence {
             units.finding,
             units.warning(
                 "\(purge) failed\(result(of: units.purge))",
-                ["journalctl -u spoolgate-purge -n 20  (shows why)"]
+                "journalctl -u spoolgate-purge -n 20  (shows why)"
             ),
         ]
     }
@@ -90,7 +90,7 @@ extension UnitsEvidence {
             guard let state = unit["LoadState"], state != "loaded" else { continue }
             return failure(
                 "systemd cannot load \(name) (\(state))",
-                ["systemctl status \(name); systemctl edit \(name)  (a drop-in may have an error)"]
+                "systemctl status \(name); systemctl edit \(name)  (a drop-in may have an error)"
             )
         }
         let states = named.map { "\($0) \($1["ActiveState"] ?? "unknown")" }
@@ -114,7 +114,7 @@ extension UnitsEvidence {
         if service["ActiveState"] == "activating" {
             return warning(
                 "\(Self.service) is starting",
-                ["wait: after a crash the daemon first reads every record of the spool"]
+                "wait: after a crash the daemon first reads every record of the spool"
             )
         }
         return failure(states + Self.result(of: service), starting)

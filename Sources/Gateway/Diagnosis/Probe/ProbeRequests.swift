@@ -59,16 +59,11 @@ final class ProbeRequests {
         canStop: Bool = true,
         isAnonymous: Bool = false
     ) -> ClientTransfer {
-        var request = ClientRequest(
-            method,
-            options.url.url(of: target),
-            fields: fields,
-            version: version ?? self.version,
-            content: content
-        )
+        var request = ClientRequest(method, options.url.url(of: target), fields: fields)
+        request.version = version ?? self.version
+        request.content = content
         if !isAnonymous { request.fields.append(contentsOf: options.fields) }
         request.timeout = timeout
-        request.certificateAuthority = options.certificateAuthority
         return run(request, canStop: canStop)
     }
 
@@ -76,13 +71,14 @@ final class ProbeRequests {
     func connect(wantsNewestTLS: Bool) -> ClientTransfer {
         var request = ClientRequest(.head, options.url.text)
         request.timeout = Self.patience
-        request.certificateAuthority = options.certificateAuthority
         request.onlyConnects = true
         request.wantsNewestTLS = wantsNewestTLS
         return run(request, canStop: true)
     }
 
     private func run(_ request: ClientRequest, canStop: Bool) -> ClientTransfer {
+        var request = request
+        request.certificateAuthority = options.certificateAuthority
         let transfer = ClientTransfer(request, isStopped: canStop ? isStopped : { false })
         transfer.run()
         if transfer.roundTrip > .zero {
@@ -107,24 +103,14 @@ final class ProbeRequests {
         content: ClientContent? = nil,
         fields further: HTTPFields = [:]
     ) -> (transfer: ClientTransfer, upload: ProbeUpload?) {
-        var fields = versionField
-        fields[.uploadComplete] = "?0"
+        var fields: HTTPFields = [.uploadComplete: "?0"]
         if let length { fields[.uploadLength] = String(length) }
         fields.append(contentsOf: further)
-        return create(
-            fields,
-            own: versionField,
-            at: target,
-            version: version,
-            content: content
-        )
+        return create(fields, own: versionField, at: target, version: version, content: content)
     }
 
     func createByTus(length: Int64) -> (transfer: ClientTransfer, upload: ProbeUpload?) {
-        let own: HTTPFields = [.tusResumable: Tus.version]
-        var fields = own
-        fields[.uploadLength] = String(length)
-        return create(fields, own: own, version: nil, content: nil)
+        create([.uploadLength: String(length)], own: [.tusResumable: Tus.version])
     }
 
     /// Tries to create an upload with a made-up login instead of the fields of the options.
@@ -133,23 +119,22 @@ final class ProbeRequests {
         let login = Base64.encode(Array("probe-\(numbers[0]):\(numbers[1])".utf8))
         var own = versionField
         own[.authorization] = "Basic \(login)"
-        var fields = own
-        fields[.uploadComplete] = "?0"
-        return create(fields, own: own, version: nil, content: nil, isAnonymous: true).transfer
+        return create([.uploadComplete: "?0"], own: own, isAnonymous: true).transfer
     }
 
+    /// Creates an upload; `own` are the fields that each further request must contain, too.
     private func create(
         _ fields: HTTPFields,
         own: HTTPFields,
         at target: String? = nil,
-        version: ClientRequest.Version?,
-        content: ClientContent?,
+        version: ClientRequest.Version? = nil,
+        content: ClientContent? = nil,
         isAnonymous: Bool = false
     ) -> (transfer: ClientTransfer, upload: ProbeUpload?) {
         let transfer = send(
             .post,
             target ?? options.url.target,
-            fields,
+            own + fields,
             version: version,
             content: content,
             canStop: false,
@@ -161,13 +146,14 @@ final class ProbeRequests {
             // An upload of another application must not be cancelled.
             .filter { head in Self.ownFields.contains { head.fields.contains($0) } }
             .compactMap { $0.fields[.location] }.first
-        guard let location, let target = ProbeURL(location)?.target ?? Self.path(location) else {
+        let path = location.flatMap { $0.hasPrefix("/") ? $0 : ProbeURL($0)?.target }
+        guard let location, let path else {
             // Before the first upload has been created, the server at the URL may not be the gateway.
             if transfer.head == nil, cancelled + open.count > 0 { unnamed += 1 }
             return (transfer, nil)
         }
         let upload = ProbeUpload(
-            target: target,
+            target: path,
             location: location,
             fields: own,
             isAnonymous: isAnonymous
@@ -180,10 +166,6 @@ final class ProbeRequests {
     private static let ownFields: [HTTPField.Name] = [
         .uploadDraftInteropVersion, .uploadOffset, .uploadComplete, .tusResumable,
     ]
-
-    private static func path(_ location: String) -> String? {
-        location.hasPrefix("/") ? location : nil
-    }
 
     func append(
         to upload: ProbeUpload,
@@ -217,15 +199,10 @@ final class ProbeRequests {
 
     @discardableResult
     func cancel(_ upload: ProbeUpload) -> ProbeResponse {
-        let response = ProbeResponse(
-            send(
-                .delete,
-                upload.target,
-                upload.fields,
-                canStop: false,
-                isAnonymous: upload.isAnonymous
-            )
-        )
+        let isAnonymous = upload.isAnonymous
+        let transfer =
+            send(.delete, upload.target, upload.fields, canStop: false, isAnonymous: isAnonymous)
+        let response = ProbeResponse(transfer)
         if [204, 404, 410].contains(response.status) {
             open.removeAll { $0 == upload }
             cancelled += 1

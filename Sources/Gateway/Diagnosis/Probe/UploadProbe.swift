@@ -61,20 +61,24 @@ package final class UploadProbe {
     package func run() {
         defer { report(requests.cancelAll().finding) }
         guard let first = reach(), nodes(first) else { return }
-        let checks = [
-            { self.streaming() }, { self.interim() }, { self.cut() },
-            { self.receive() }, { self.size() },
-            {
-                self.report(
-                    LocationEvidence(location: first.location, url: self.options.url).finding
-                )
-            },
-            { self.names() }, { self.errors(first) }, { self.longField(first) }, { self.speed() },
-            { self.silence() },
-            { self.crossOrigin() },
+        let checks: [() -> Void] = [
+            streaming, interim, cut, receive, size, { self.location(first) }, names,
+            { self.errors(first) }, { self.longField(first) }, speed, silence, crossOrigin,
             { self.tus(first) },
         ]
         for check in checks where !isStopped() { check() }
+    }
+
+    /// Reports the finding of a check unless the probe was stopped during the check, whose result then means nothing.
+    private func conclude(_ finding: Finding) {
+        if !isStopped() { report(finding) }
+    }
+
+    /// Creates an upload for a check; reports and returns nil if this fails.
+    private func upload(for check: String) -> ProbeUpload? {
+        if let upload = requests.create().upload { return upload }
+        report(notCreated(check))
+        return nil
     }
 
     // MARK: Connection and creation
@@ -96,9 +100,7 @@ package final class UploadProbe {
             return nil
         }
         var (response, upload, version) = begin()
-        if GatewayEvidence(response: response, url: options.url, version: version).isElsewhere,
-            !isStopped()
-        {
+        if [404, 405].contains(response.status), response.code == nil, !isStopped() {
             Thread.pause(Self.reloading)
             (response, upload, version) = begin()
         }
@@ -176,9 +178,12 @@ package final class UploadProbe {
             }
         )
         for upload in others { requests.cancel(upload) }
-        guard !isStopped() else { return false }
-        report(seen.finding)
-        return seen.finding.level != .failure
+        conclude(seen.finding)
+        return !isStopped() && seen.finding.level != .failure
+    }
+
+    private func location(_ upload: ProbeUpload) {
+        report(LocationEvidence(location: upload.location, url: options.url).finding)
     }
 
     private func names() {
@@ -199,16 +204,13 @@ package final class UploadProbe {
             return report(.skipped("names", "the gateway serves only this URL"))
         }
         let others = NamesEvidence.endings.compactMap { isStopped() ? nil : creation($0) }
-        guard !isStopped() else { return }
-        report(NamesEvidence(others, below: url.path).finding)
+        conclude(NamesEvidence(others, below: url.path).finding)
     }
 
     // MARK: Content
 
     private func streaming() {
-        guard let upload = requests.create().upload else {
-            return report(notCreated("streaming"))
-        }
+        guard let upload = upload(for: "streaming") else { return }
         trickled = upload
         var seen: StreamingEvidence?
         let requests = requests
@@ -228,18 +230,16 @@ package final class UploadProbe {
             return .reset
         }
         let transfer = requests.append(to: upload, at: 0, content)
-        guard !isStopped() else { return }
         let ended = StreamingEvidence(
             sent: transfer.sent,
-            arrived: nil,
             after: transfer.elapsed,
             response: ProbeResponse(transfer)
         )
-        report((seen ?? ended).finding)
+        conclude((seen ?? ended).finding)
     }
 
     private func cut() {
-        guard let upload = requests.create().upload else { return report(notCreated("cut")) }
+        guard let upload = upload(for: "cut") else { return }
         let content = ProbeContent.broken(after: Self.part, settling: Self.settling) { _ in .reset }
         let transfer = requests.append(to: upload, at: 0, content)
         guard !isStopped() else { return }
@@ -270,34 +270,24 @@ package final class UploadProbe {
         guard requests.version == .http1 else {
             return report(.skipped("size", "tested over HTTP/1.1 only"))
         }
-        let length = min(
-            limits.maxSize ?? Self.large,
-            limits.maxAppendSize ?? Self.large,
-            Self.large
-        )
+        let length = limits.fitting(Self.large)
         let (creation, upload) = requests.create(length: length)
-        guard let upload else {
-            let response = ProbeResponse(creation)
-            return report(
-                SizeEvidence(declared: length, isWelcome: false, response: response).finding
-            )
-        }
-        var isWelcome = false
+        var seen = SizeEvidence(declared: length, response: ProbeResponse(creation))
+        guard let upload else { return report(seen.finding) }
         let transfer = requests.append(
             to: upload,
             at: 0,
-            ProbeContent.none(of: length) { isWelcome = true },
+            ProbeContent.none(of: length) { seen.isWelcome = true },
             fields: [.expect: "100-continue"]
         )
-        guard !isStopped() else { return }
-        let response = ProbeResponse(transfer)
-        report(SizeEvidence(declared: length, isWelcome: isWelcome, response: response).finding)
+        seen.response = ProbeResponse(transfer)
+        conclude(seen.finding)
     }
 
     private func speed() {
         var runs: [SpeedEvidence.Run] = []
         for version in ClientRequest.Version.allCases where isSpoken(version) && !isStopped() {
-            guard let upload = requests.create().upload else { return report(notCreated("speed")) }
+            guard let upload = upload(for: "speed") else { return }
             var begun = ContinuousClock.now
             let size = limits.fitting(options.size)
             let content = ProbeContent.plain(size) { begun = .now }
@@ -309,26 +299,23 @@ package final class UploadProbe {
             )
             requests.cancel(upload)
         }
-        guard !isStopped() else { return }
-        report(SpeedEvidence(runs: runs, roundTrip: requests.roundTrip ?? .zero).finding)
+        conclude(SpeedEvidence(runs: runs, roundTrip: requests.roundTrip ?? .zero).finding)
     }
 
     private func silence() {
         guard options.isThorough else { return }
-        guard let upload = requests.create().upload else { return report(notCreated("silence")) }
+        guard let upload = upload(for: "silence") else { return }
         var begun: ContinuousClock.Instant?
         var wasBorne = false
         let content = ProbeContent.broken(after: Self.small) { _ in
-            let now = ContinuousClock.now
-            begun = begun ?? now
-            guard now - (begun ?? now) >= SilenceEvidence.length else { return .later }
-            wasBorne = true
-            return .reset
+            let start = begun ?? .now
+            begun = start
+            wasBorne = ContinuousClock.now - start >= SilenceEvidence.length
+            return wasBorne ? .reset : .later
         }
         _ = requests.append(to: upload, at: 0, content, timeout: SilenceEvidence.length * 2)
-        guard !isStopped() else { return }
         let borne = begun.map { ContinuousClock.now - $0 } ?? .zero
-        report(SilenceEvidence(borne: borne, wasEnded: !wasBorne).finding)
+        conclude(SilenceEvidence(borne: borne, wasEnded: !wasBorne).finding)
     }
 
     // MARK: Protocols
@@ -354,26 +341,17 @@ package final class UploadProbe {
     private func errors(_ upload: ProbeUpload) {
         let content = { ProbeContent.plain(1_000) }
         let conflict = requests.append(to: upload, at: 7, content())
-        guard let gone = requests.create().upload else { return report(notCreated("errors")) }
+        guard let gone = self.upload(for: "errors") else { return }
         requests.cancel(gone)
         let unknown = requests.append(to: gone, at: 0, content())
-        guard !isStopped() else { return }
-        report(
-            ErrorsEvidence(conflict: ProbeResponse(conflict), unknown: ProbeResponse(unknown))
-                .finding
-        )
+        conclude(ErrorsEvidence(conflict: .init(conflict), unknown: .init(unknown)).finding)
     }
 
     private func longField(_ upload: ProbeUpload) {
         var long = upload
-        let field = HTTPField(
-            name: .made("x-spoolgate-probe"),
-            value: String(repeating: "x", count: Self.longField)
-        )
-        long.fields.append(field)
+        long.fields[.made("x-spoolgate-probe")] = String(repeating: "x", count: Self.longField)
         let response = requests.offset(of: long)
-        guard !isStopped() else { return }
-        report(LongFieldEvidence(size: Self.longField, response: response).finding)
+        conclude(LongFieldEvidence(size: Self.longField, response: response).finding)
     }
 
     private func crossOrigin() {
@@ -389,29 +367,23 @@ package final class UploadProbe {
                 "content-type,upload-complete,upload-draft-interop-version,upload-offset",
         ]
         let preflight = requests.send(.options, upload.target, preflightFields, isAnonymous: true)
-        guard !isStopped() else { return }
-        let seen = CrossOriginEvidence(
-            origin: origin,
-            preflight: ProbeResponse(preflight),
-            creation: ProbeResponse(creation)
+        conclude(
+            CrossOriginEvidence(
+                origin: origin,
+                preflight: ProbeResponse(preflight),
+                creation: ProbeResponse(creation)
+            ).finding
         )
-        report(seen.finding)
     }
 
     private func tus(_ upload: ProbeUpload) {
-        let optionsResponse = requests.send(.options, upload.target)
-        var seen = TusEvidence(
-            options: ProbeResponse(optionsResponse),
-            creation: nil,
-            retrieval: nil
-        )
+        var seen = TusEvidence(options: ProbeResponse(requests.send(.options, upload.target)))
         if seen.isSpoken {
             let (creation, upload) = requests.createByTus(length: Self.small)
             seen.creation = ProbeResponse(creation)
             seen.retrieval = upload.map { requests.offset(of: $0) }
         }
-        guard !isStopped() else { return }
-        report(seen.finding)
+        conclude(seen.finding)
     }
 
     private func isSpoken(_ version: ClientRequest.Version) -> Bool {
