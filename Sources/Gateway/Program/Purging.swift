@@ -127,20 +127,23 @@ final class Purging {
 
     private func removeDue() throws(SpoolError) {
         defer { due = [] }
-        try remove(due) { summary, isRemoved in report.note(summary, isRemoved: isRemoved) }
+        try remove(due) { report.note($0, isRemoved: false) }
     }
 
+    /// Removes uploads and reports each; calls `inUse` with each that is kept because it is in use or has changed.
     private func remove(
         _ summaries: [UploadSummary],
-        _ note: (UploadSummary, _ isRemoved: Bool) -> Void
+        inUse: (UploadSummary) -> Void
     ) throws(SpoolError) {
-        if report.isDryRun {
-            for summary in summaries { note(summary, !summary.isInUse) }
+        guard !report.isDryRun else {
+            for summary in summaries {
+                if summary.isInUse { inUse(summary) } else { report.note(summary, isRemoved: true) }
+            }
             return
         }
         try spool.remove(summaries) { summary, isRemoved in
-            note(summary, isRemoved)
-            guard isRemoved else { return }
+            guard isRemoved else { return inUse(summary) }
+            report.note(summary, isRemoved: true)
             events.note(Event(.purged, of: summary))
             hasRemoved = true
         }
@@ -162,13 +165,7 @@ final class Purging {
                 } else if let refusal = refusal(of: summary) {
                     lines.report(id, "refused", .refused, refusal)
                 } else {
-                    try remove([summary]) { summary, isRemoved in
-                        if isRemoved {
-                            report.note(summary, isRemoved: true)
-                        } else {
-                            lines.reportInUse(id)
-                        }
-                    }
+                    try remove([summary]) { _ in lines.reportInUse(id) }
                 }
             } catch {
                 lines.report(id, "failed", .unavailable, error.sentence)
