@@ -183,6 +183,6 @@ extension Admin {
         _ gateway: Gateway,
         load: ListenerLoad = ListenerLoad(busy: 1, maximum: 8, isAccepting: true)
     ) -> Admin {
-        Admin(gateway, version: "9.9.9") { load }
+        Admin(gateway) { load }
     }
 }

@@ -96,3 +96,10 @@ private struct Units {
             .map { "\(amount / $0.size)\($0.suffix)" }
     }
 }
+
+extension DefaultStringInterpolation {
+    /// Appends a count with its noun, such as `1 upload` or `2 uploads`.
+    package mutating func appendInterpolation(_ count: some BinaryInteger, of noun: String) {
+        appendLiteral("\(count) \(noun)\(count == 1 ? "" : "s")")
+    }
+}

@@ -29,7 +29,8 @@ extension MetricsText {
     fileprivate mutating func addProcess(_ admin: Admin) {
         let metrics = admin.gateway.metrics
         gauge("build_info", "Version and build of the program; always 1.")
-        add(1, [("version", admin.version), ("build", admin.build ?? "unknown")])
+        let build = ProgramBuild.identity ?? "unknown"
+        add(1, [("version", ProgramVersion.version), ("build", build)])
         gauge("start_time_seconds", "Start time of the daemon, in seconds since the Unix epoch.")
         add(metrics.start.seconds)
         gauge(

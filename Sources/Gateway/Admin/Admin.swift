@@ -33,8 +33,6 @@ package struct ListenerLoad: Sendable {
 /// Thread-safe.
 package final class Admin: Sendable {
     let gateway: Gateway
-    let version: String
-    let build: String?
     let node: String?
     let load: @Sendable () -> ListenerLoad
     let sampler: Sampler
@@ -43,18 +41,13 @@ package final class Admin: Sendable {
 
     /// Creates the admin pages; call `start()` before serving requests.
     ///
-    /// Pass nil as `build` if the build is unknown, and as `node` if there is only one node. Any thread may call
-    /// `load`.
+    /// Pass nil as `node` if there is only one node. Any thread may call `load`.
     package init(
         _ gateway: Gateway,
-        version: String,
-        build: String? = nil,
         node: String? = nil,
         load: @escaping @Sendable () -> ListenerLoad
     ) {
         self.gateway = gateway
-        self.version = version
-        self.build = build
         self.node = node
         self.load = load
         let spool = gateway.deliveries.spool

@@ -13,8 +13,8 @@ extension Status {
     var json: JSON {
         var members: [(name: String, value: JSON)] = [
             ("level", .string(level.rawValue)), ("line", .string(line)),
-            ("concerns", .texts(concerns)), ("version", .string(version)),
-            ("build", .string(build)), ("host", .string(host)),
+            ("concerns", .texts(concerns)), ("version", .string(ProgramVersion.version)),
+            ("build", .string(ProgramBuild.identity)), ("host", .string(host)),
             ("start", .string(start.description)), ("time", .string(now.description)),
             ("checks", .object(checks.map { ($0.name, .string($0.text)) })),
             ("threads-busy", .integer(load.busy)), ("threads-maximum", .integer(load.maximum)),

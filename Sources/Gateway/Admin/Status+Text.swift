@@ -108,7 +108,7 @@ extension Status {
         }
     }
 
-    var ordinaryWords: String { "\(ordinary) ordinary upload\(ordinary == 1 ? "" : "s")" }
+    var ordinaryWords: String { "\(ordinary, of: "ordinary upload")" }
 
     var partialWords: String {
         partial.count == 1
@@ -129,7 +129,7 @@ extension Status {
             parts.append("\(ByteSize.decimal(space.freeBytes)) free")
             parts.append("\(ByteSize.decimal(figures.reserve)) reserved")
             if let files = space.freeFiles {
-                parts.append(files == 1 ? "1 free inode" : "\(files) free inodes")
+                parts.append("\(files, of: "free inode")")
             }
         }
         if let purge = sample.lastPurge { parts.append("purged \(since(purge)) ago") }

@@ -37,9 +37,6 @@ struct Status: Sendable {
     /// The maximum number listed of each kind.
     static let maximum = 20
 
-    let version: String
-    /// The identity of the build, or nil if unknown.
-    let build: String?
     let host: String
     /// The routes, sorted by name.
     let routes: [Route]
@@ -91,8 +88,6 @@ struct Status: Sendable {
 
     init(of admin: Admin) {
         let (gateway, metrics) = (admin.gateway, admin.gateway.metrics)
-        version = admin.version
-        build = admin.build
         host = HostName.current
         node = admin.node
         start = metrics.start
@@ -145,7 +140,7 @@ struct Status: Sendable {
     private var threads: String { "\(load.busy) of \(load.maximum) threads" }
 
     var running: String {
-        "spoolgate \(ProgramVersion.text(version, build: build))\(node.map { ", node \($0)" } ?? ""), "
+        "spoolgate \(ProgramVersion.text(build: ProgramBuild.identity))\(node.map { ", node \($0)" } ?? ""), "
             + "on \(host), up \(since(start)), \(threads)"
     }
 
@@ -199,19 +194,18 @@ struct Status: Sendable {
         var all: [String] = []
         if corrupt > 0 {
             all.append(
-                "\(corrupt) corrupt upload\(corrupt == 1 ? "" : "s") (run spoolgate list --state corrupt; the log has "
+                "\(corrupt, of: "corrupt upload") (run spoolgate list --state corrupt; the log has "
                     + "the reasons)"
             )
         }
         if unrecovered > 0 {
             all.append(
-                "recovery failed for \(unrecovered) upload\(unrecovered == 1 ? "" : "s") (the log has the reasons)"
+                "recovery failed for \(unrecovered, of: "upload") (the log has the reasons)"
             )
         }
         if spoolErrors.count > 0 {
-            let noun = spoolErrors.count == 1 ? "spool error" : "spool errors"
             all.append(
-                "\(spoolErrors.count) \(noun) in the last \(SpoolErrors.minutes) minutes; last: "
+                "\(spoolErrors.count, of: "spool error") in the last \(SpoolErrors.minutes) minutes; last: "
                     + "\(spoolErrors.last.prefix(300))"
             )
         }

@@ -130,7 +130,7 @@ extension Status {
                 Self.size(transfer.offset, of: transfer.length),
                 "\(ByteSize.decimal(transfer.rate))/s",
                 transfer.secondsLeft.map { "\(DurationText.rounded($0)) left" }, transfer.client,
-                "\(transfer.connections) connection\(transfer.connections == 1 ? "" : "s")",
+                "\(transfer.connections, of: "connection")",
             ]
             let value = transfer.percent.map { " value=\"\($0)\"" } ?? ""
             let (id, naming) = ("\(transfer.id)", transfer.naming)

@@ -31,10 +31,10 @@ extension SpoolError: CustomStringConvertible {
             "quota of \(directory) reached: \(Self.need(needed))\(ByteSize.rounded(used)) of "
                 + "\(ByteSize.rounded(quota)) used; purge uploads or raise spool.quota"
         case .tooMany(let directory, .total(let maximum)):
-            "\(directory) has reached its limit of \(maximum == 1 ? "1 upload" : "\(maximum) uploads"); purge uploads or "
+            "\(directory) has reached its limit of \(maximum, of: "upload"); purge uploads or "
                 + "raise spool.maximum-uploads"
         case .tooMany(_, .ofClient(let maximum)):
-            "a client has reached its limit of \(maximum == 1 ? "1 unfinished upload" : "\(maximum) unfinished uploads") "
+            "a client has reached its limit of \(maximum, of: "unfinished upload") "
                 + "(clients.maximum-uploads)"
         case .exhausted(let error):
             "\(error); raise the limits on open files (LimitNOFILE) and memory (MemoryMax), or lower "

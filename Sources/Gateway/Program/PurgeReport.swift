@@ -109,7 +109,7 @@ final class PurgeReport {
                 retention.longest(queue).map { "\(queue.rawValue) \(DurationText.text($0))" }
             }
             progress.print(
-                "Kept \(uploads: kept) of routes missing from the settings (\(routes)) for the longest "
+                "Kept \(kept, of: "upload") of routes missing from the settings (\(routes)) for the longest "
                     + "time that any route sets: \(times.joined(separator: ", "))."
             )
         }
@@ -124,7 +124,7 @@ final class PurgeReport {
         let used = inUse == 0 ? "" : "; \(inUse) in use, kept"
         let freeing = isDryRun ? "freeing" : "freed"
         progress.print(
-            "\(verb) \(uploads: removed), \(freeing) \(ByteSize.rounded(freed))\(used)."
+            "\(verb) \(removed, of: "upload"), \(freeing) \(ByteSize.rounded(freed))\(used)."
         )
     }
 }

@@ -176,7 +176,7 @@ struct CleanupEvidence: Evidence, Sendable {
     var unnamed = 0
 
     var finding: Finding {
-        let counted = "\(cancelled) upload\(cancelled == 1 ? "" : "s") cancelled"
+        let counted = "\(cancelled, of: "upload") cancelled"
         guard let first = left.first else {
             guard unnamed > 0 else { return ok(counted) }
             return warning(

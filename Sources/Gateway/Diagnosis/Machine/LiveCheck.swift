@@ -21,9 +21,9 @@ package struct LiveCheck {
 
     /// Runs the checks as this process's user.
     ///
-    /// `nginx` should have read its files before the process gave up root's rights. `units` is nil if systemd does not know the units. `response` is the result of asking the daemon for its
-    /// status. `paths` contains how the last large content of each route reached the spool, as reported by the daemon,
-    /// and is nil if the daemon did not respond.
+    /// `nginx` should have read its files before the process gave up root's rights. `units` is nil if systemd does not
+    /// know the units. `response` is the result of requesting the daemon's status. `paths` contains how the last large
+    /// content of each route reached the spool, as reported by the daemon, and is nil if the daemon did not respond.
     package init(
         _ settings: Settings,
         as user: SystemUser,

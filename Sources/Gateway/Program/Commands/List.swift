@@ -112,7 +112,7 @@ struct List: SpoolgateCommand {
     ) throws(CommandFailure) {
         let now = spool.clock.now
         let progress = ProgressLine(isShown: screen == nil)
-        func step(_ count: Int) { progress.show("\(uploads: count) read") }
+        func step(_ count: Int) { progress.show("\(count, of: "upload") read") }
         func emit(_ line: String) {
             if let screen { screen.add(line) } else { progress.print(line) }
         }

@@ -82,7 +82,7 @@ struct Requeue: SpoolgateCommand {
         let rest =
             held == 0
             ? ""
-            : " \(uploads: held) held by an operator, see spoolgate list --state held."
+            : " \(held, of: "upload") held by an operator, see spoolgate list --state held."
         print(
             "No uploads to requeue in \(names.joined(separator: " and ")) of \(directory).\(rest)"
         )

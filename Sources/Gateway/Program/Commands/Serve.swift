@@ -67,12 +67,7 @@ struct Serve: SpoolgateCommand {
         let threads = Self.threadBudget(settings, log)
         let gateway = Gateway(settings: settings, spool: spool, log: log, threads: threads)
         let server = try Self.startServer(settings, threads, gateway, log)
-        let admin = Admin(
-            gateway,
-            version: ProgramVersion.version,
-            build: ProgramBuild.identity,
-            node: settings.node
-        ) {
+        let admin = Admin(gateway, node: settings.node) {
             ListenerLoad(
                 busy: server.load.active,
                 maximum: threads.maximum,

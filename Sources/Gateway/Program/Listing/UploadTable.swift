@@ -96,7 +96,7 @@ final class UploadTable {
         let parts = UploadSummary.stateWords.compactMap { word in
             states[word].map { "\($0) \(word)" }
         }
-        return "\(uploads: count), \(ByteSize.rounded(diskUsage)) on disk: "
+        return "\(count, of: "upload"), \(ByteSize.rounded(diskUsage)) on disk: "
             + parts.joined(separator: ", ")
     }
 
@@ -143,11 +143,5 @@ final class UploadTable {
             return summary.awaited ?? "-"
         }
         return next <= now ? "now" : DurationText.rounded(next.seconds - now.seconds)
-    }
-}
-
-extension DefaultStringInterpolation {
-    mutating func appendInterpolation(uploads count: Int) {
-        appendLiteral(count == 1 ? "1 upload" : "\(count) uploads")
     }
 }
