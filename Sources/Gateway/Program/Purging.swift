@@ -123,20 +123,22 @@ final class Purging {
 
     private func removeDue() throws(SpoolError) {
         defer { due = [] }
-        try remove(due) { summary, isRemoved in report.note(summary, isRemoved: isRemoved) }
+        try remove(due, kept: { report.note($0, isRemoved: false) }) {
+            report.note($0, isRemoved: true)
+        }
     }
 
     private func remove(
         _ summaries: [UploadSummary],
-        _ note: (UploadSummary, _ isRemoved: Bool) -> Void
+        kept: (UploadSummary) -> Void,
+        _ note: (UploadSummary) -> Void
     ) throws(SpoolError) {
         if report.isDryRun {
-            for summary in summaries { note(summary, !summary.isInUse) }
+            for summary in summaries { if summary.isInUse { kept(summary) } else { note(summary) } }
             return
         }
-        try spool.remove(summaries) { summary, isRemoved in
-            note(summary, isRemoved)
-            guard isRemoved else { return }
+        try spool.remove(summaries, kept: kept) { summary in
+            note(summary)
             events.note(Event(.purged, of: summary))
             hasRemoved = true
         }
@@ -158,12 +160,8 @@ final class Purging {
                 } else if let refusal = refusal(of: summary) {
                     lines.report(id, "refused", .refused, refusal)
                 } else {
-                    try remove([summary]) { summary, isRemoved in
-                        if isRemoved {
-                            report.note(summary, isRemoved: true)
-                        } else {
-                            lines.reportInUse(id)
-                        }
+                    try remove([summary], kept: { _ in lines.reportInUse(id) }) {
+                        report.note($0, isRemoved: true)
                     }
                 }
             } catch {

@@ -14,9 +14,7 @@ extension Spool {
     ) throws(SpoolError) {
         try walk { (found) throws(SpoolError) in
             guard found.hasRecord else { return }
-            let seen = try onDisk { () throws(SystemError) in
-                try summary(of: found.id, knowing: nil)
-            }
+            let seen = try reporting(summary(of: found.id, knowing: nil))
             if let seen { try body(seen) }
         }
         try forEachCorrupt(body)
@@ -81,8 +79,8 @@ extension Spool {
     private func forEachCorrupt(
         _ body: (UploadSummary) throws(SpoolError) -> Void
     ) throws(SpoolError) {
-        for id in try onDisk({ () throws(SystemError) in try layout.corruptUploads() }) {
-            let seen = try onDisk { () throws(SystemError) in try summaryOfCorrupt(id) }
+        for id in try reporting(layout.corruptUploads()) {
+            let seen = try reporting(summaryOfCorrupt(id))
             if let seen { try body(seen) }
         }
     }
@@ -102,9 +100,7 @@ extension Spool {
     /// If the upload promises to survive a power failure, its content and its record are durable on return. Returns nil
     /// if the upload is missing or some of its content is not durable yet.
     package func lookAtPromised(_ id: UploadID) throws(SpoolError) -> UploadSummary? {
-        try onDisk { () throws(SystemError) in
-            try summary(of: id, knowing: creations, mayReport: true)
-        }
+        try reporting(summary(of: id, knowing: creations, mayReport: true))
     }
 
     /// Makes a record durable if all content is durable; otherwise returns false.
@@ -140,18 +136,12 @@ extension Spool {
             let record = try LoadedRecord.read(file, of: id, size: status.size, knowing: cache)
             if case .failure(let fault) = record, fault.kind == .unwritten { return nil }
             let loaded = try? record.get()
-            var reason: String?
-            if case .failure(let fault) = record { reason = fault.reason }
-            let summary = UploadSummary(
-                id: id,
-                loaded,
-                status: status,
-                data: data,
-                response: try loaded?.state.storedStatus(in: file),
-                fault: reason,
-                isInUse: seesUse
-                    ? try file.descriptor.isLockedElsewhere(subject: file.subject) : false
-            )
+            var summary = UploadSummary(id: id, loaded, status: status, data: data)
+            if case .failure(let fault) = record { summary.reason = fault.reason }
+            summary.status = try loaded?.state.storedStatus(in: file)
+            if seesUse {
+                summary.isInUse = try file.descriptor.isLockedElsewhere(subject: file.subject)
+            }
             if mayReport {
                 guard let loaded, try makeDurable(loaded, offset: summary.offset, in: file) else {
                     return nil
@@ -168,13 +158,8 @@ extension Spool {
     private func summaryOfCorrupt(_ id: UploadID) throws(SystemError) -> UploadSummary? {
         if let summary = try summaryOfNames(id, in: layout.corrupt) { return summary }
         guard let data = try layout.corrupt.status(of: FileName(id).data) else { return nil }
-        var summary = UploadSummary(
-            id: id,
-            nil,
-            status: data,
-            data: data,
-            fault: UploadSummary.noRecord
-        )
+        var summary = UploadSummary(id: id, nil, status: data, data: data)
+        summary.reason = UploadSummary.noRecord
         (summary.diskUsage, summary.lacksRecord) = (data.diskUsage, true)
         return summary
     }
@@ -195,38 +180,24 @@ extension UploadSummary {
     /// The reason of content in `corrupt` whose record is missing.
     static let noRecord = "its record is missing"
 
-    init(
-        id: UploadID,
-        _ record: LoadedRecord?,
-        status: FileStatus,
-        data: FileStatus?,
-        response: Int? = nil,
-        fault: String? = nil,
-        isInUse: Bool = false
-    ) {
+    /// Summarizes an upload that is not in use; `record` is nil if it is unreadable.
+    init(id: UploadID, _ record: LoadedRecord?, status: FileStatus, data: FileStatus?) {
         let state = record?.state ?? RecordState()
-        self.init(
-            id: id,
-            queue: record?.state.queue ?? .corrupt,
-            creation: record?.creation,
-            sequence: state.sequence,
-            offset: Self.offset(data, state),
-            length: state.length,
-            lastActivity: max(status.modified, data?.modified ?? status.modified),
-            diskUsage: status.diskUsage + (data?.diskUsage ?? 0),
-            attempts: state.attempts,
-            reason: state.reason ?? fault,
-            nextAttempt: state.next,
-            completeSince: state.whole,
-            holdCause: state.cause,
-            status: response,
-            isInUse: isInUse,
-            node: Writer.node(of: state.writer)
-        )
-    }
-
-    /// Returns the number of bytes received, excluding content that has not been verified yet.
-    private static func offset(_ data: FileStatus?, _ state: RecordState) -> Int64 {
-        min(data?.size ?? state.sizeWithoutFile, state.verified ?? .max)
+        self.id = id
+        queue = record?.state.queue ?? .corrupt
+        creation = record?.creation
+        sequence = state.sequence
+        // Content that has not been verified yet does not count.
+        offset = min(data?.size ?? state.sizeWithoutFile, state.verified ?? .max)
+        length = state.length
+        lastActivity = max(status.modified, data?.modified ?? status.modified)
+        diskUsage = status.diskUsage + (data?.diskUsage ?? 0)
+        attempts = state.attempts
+        reason = state.reason
+        nextAttempt = state.next
+        completeSince = state.whole
+        holdCause = state.cause
+        isInUse = false
+        node = Writer.node(of: state.writer)
     }
 }
