@@ -2,6 +2,7 @@
 
 import Foundation
 import HTTPTypes
+import SpoolgateCurl
 import SpoolgateExchange
 import SpoolgatePosix
 import SpoolgateTestSupport
@@ -310,7 +311,7 @@ struct FailingRouteTests {
         let clock = SetClock()
         let test = try gateway(.http(base: "https://127.0.0.1:9"), clock: clock) { _, route in
             // Longer than any string that libcurl accepts.
-            route.upstream.certificateAuthority = String(repeating: "x", count: 8_000_001)
+            route.upstream.tls.authorities = String(repeating: "x", count: 8_000_001)
         }
         for _ in 1...2 {
             #expect(test.serve(Way.ordinary.exchange(1)).status == 502)

@@ -167,23 +167,25 @@ package struct LiveCheck {
         at service: ServiceURL? = nil
     ) {
         var seen = UpstreamEvidence(check: kind, name: name, target: "")
-        seen.authorities = settings.certificateAuthority
+        seen.authorities = settings.tls.authorities
         switch target {
-        case .directory(let path):
-            findings.append(.ok(kind, "\(name): directory \(path)"))
         case .http(let base):
             seen.target = service?.text ?? base
             connect(to: base, settings, &seen)
             findings.append(seen.finding)
-        case .bucket(let bucket):
-            seen.target = "s3:\(bucket.endpoint)/\(bucket.name)"
-            connect(to: bucket.endpoint, settings, &seen)
+        case .store(let store):
+            guard let store = store as? any ServerStore else {
+                findings.append(.ok(kind, "\(name): \(store)"))
+                return
+            }
+            seen.target = store.shortText
+            connect(to: store.endpoint, settings, &seen)
             // A response about the key also proves that a connection is possible.
             guard seen.finding.level == .ok else {
                 findings.append(seen.finding)
                 return
             }
-            findings.append(Self.bucket(bucket, kind, name, settings))
+            findings.append(Self.finding(store, kind, name, settings))
         case .unix(let path):
             seen.target = service?.text ?? "unix:\(path)"
             seen.socket = path
@@ -204,9 +206,7 @@ package struct LiveCheck {
         request.socket = seen.socket
         request.onlyConnects = true
         request.timeout = min(settings.connectTimeout, Self.patience)
-        request.certificateAuthority = settings.certificateAuthority
-        request.clientCertificate = settings.clientCertificate
-        request.clientKey = settings.clientKey
+        request.tls = settings.tls
         seen.fault = Self.fault(of: request)
         if let fault = seen.fault, fault.isLate, base.hasPrefix("https://") {
             request.url = "http" + base.dropFirst(5)
@@ -235,17 +235,17 @@ package struct LiveCheck {
         return transfer.fault
     }
 
-    private static func bucket(
-        _ bucket: BucketAddress,
+    private static func finding(
+        _ store: any ServerStore,
         _ kind: String,
         _ name: String,
         _ settings: UpstreamSettings
     ) -> Finding {
-        let place = "\(name): bucket \(bucket.name) at \(bucket.endpoint)"
+        let place = "\(name): \(store)"
         var patient = settings
         patient.connectTimeout = min(settings.connectTimeout, Self.patience)
         patient.responseTimeout = Self.patience
-        guard let fault = bucket.fault(patient) else {
+        guard let fault = store.fault(patient) else {
             return .ok(kind, "\(place) accepts the key")
         }
         let parts = fault.split(separator: "; ", maxSplits: 1).map(String.init)

@@ -68,7 +68,7 @@ final class ProbeRequests {
         )
         if !isAnonymous { request.fields.append(contentsOf: options.fields) }
         request.timeout = timeout
-        request.certificateAuthority = options.certificateAuthority
+        request.tls.authorities = options.certificateAuthority
         return run(request, canStop: canStop)
     }
 
@@ -76,7 +76,7 @@ final class ProbeRequests {
     func connect(wantsNewestTLS: Bool) -> ClientTransfer {
         var request = ClientRequest(.head, options.url.text)
         request.timeout = Self.patience
-        request.certificateAuthority = options.certificateAuthority
+        request.tls.authorities = options.certificateAuthority
         request.onlyConnects = true
         request.wantsNewestTLS = wantsNewestTLS
         return run(request, canStop: true)
