@@ -166,7 +166,7 @@ let package = Package(
             name: "SpoolgateSettings",
             dependencies: [
                 "SpoolgateUploadProtocol", "SpoolgateTextFormats", "SpoolgatePosix",
-                "SpoolgateSpool", "SpoolgateUpstream", "CSpoolgateYAML", httpTypes,
+                "SpoolgateSpool", "SpoolgateCurl", "SpoolgateUpstream", "CSpoolgateYAML", httpTypes,
                 logging,
             ],
             path: "Sources/Gateway/Settings",
@@ -292,7 +292,7 @@ let package = Package(
         .testTarget(
             name: "SettingsTests",
             dependencies: [
-                "SpoolgateJournal", "SpoolgateSettings", "SpoolgateUpstream",
+                "SpoolgateJournal", "SpoolgateSettings", "SpoolgateUpstream", "SpoolgateCurl",
                 "SpoolgateUploadProtocol", "SpoolgateTextFormats", "SpoolgatePosix",
                 httpTypes, logging,
             ],
@@ -311,7 +311,7 @@ let package = Package(
             name: "GatewayTests",
             dependencies: [
                 "SpoolgateAdmin", "SpoolgateRequests", "SpoolgateDelivery", "SpoolgateJournal",
-                "SpoolgateSettings", "SpoolgateSpool", "SpoolgateUpstream",
+                "SpoolgateSettings", "SpoolgateSpool", "SpoolgateUpstream", "SpoolgateCurl",
                 "SpoolgateExchange", "SpoolgateUploadProtocol", "SpoolgateTextFormats",
                 "SpoolgatePosix", "SpoolgateTestSupport", httpTypes,
                 logging,
@@ -394,7 +394,7 @@ let package = Package(
         .executableTarget(
             name: "spoolgate-bench",
             dependencies: [
-                "SpoolgateUpstream", "SpoolgateUploadProtocol", "SpoolgatePosix",
+                "SpoolgateUpstream", "SpoolgateCurl", "SpoolgateUploadProtocol", "SpoolgatePosix",
                 "SpoolgateTestSupport", httpTypes,
             ],
             path: "Tests/Lab/Bench",

@@ -287,9 +287,7 @@ final class World {
     }
 
     var isDropping: Bool {
-        guard case .directory? = settings.routes[RouteSettings.defaultName]?.upstream.targets.first
-        else { return false }
-        return true
+        settings.routes[RouteSettings.defaultName]?.upstream.store?.directory != nil
     }
 
     /// Takes the dropped files, as a consumer does.
@@ -353,7 +351,7 @@ final class World {
         _ = spool.recover()
         var all: [UploadSummary] = []
         try spool.forEachUpload { all.append($0) }
-        try spool.remove(all) { _, _ in }
+        try spool.remove(all) { _ in }
         let left = machine.model.paths.keys.filter {
             $0.hasPrefix("fresh/uploads") || $0.hasPrefix("fresh/queue")
         }

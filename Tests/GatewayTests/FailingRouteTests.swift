@@ -2,7 +2,7 @@
 
 import Foundation
 import HTTPTypes
-@testable import SpoolgateExchange
+import SpoolgateCurl
 import SpoolgatePosix
 import SpoolgateTestSupport
 import SpoolgateTextFormats
@@ -12,6 +12,7 @@ import Testing
 
 @testable import SpoolgateAdmin
 @testable import SpoolgateDelivery
+@testable import SpoolgateExchange
 @testable import SpoolgateJournal
 @testable import SpoolgateRequests
 @testable import SpoolgateSettings
@@ -310,7 +311,7 @@ struct FailingRouteTests {
         let clock = SetClock()
         let test = try gateway(.http(base: "https://127.0.0.1:9"), clock: clock) { _, route in
             // Longer than any string that libcurl accepts.
-            route.upstream.certificateAuthority = String(repeating: "x", count: 8_000_001)
+            route.upstream.tls.authorities = String(repeating: "x", count: 8_000_001)
         }
         for _ in 1...2 {
             #expect(test.serve(Way.ordinary.exchange(1)).status == 502)

@@ -376,3 +376,18 @@ struct OutcomeTests {
         #expect(records[2][.retryAfter] == "1")
     }
 }
+
+extension AttemptResult {
+    /// The party that decided.
+    fileprivate var decider: String {
+        switch self {
+        case .accepted, .refused, .unauthorized, .elsewhere, .redirect, .busy, .notNow,
+            .notProcessed, .unsent, .noResponse:
+            "upstream"
+        case .notAuthorized, .notPermitted: "authorizer"
+        case .notPassed: "inspection"
+        case .contradicted: "digest"
+        case .unchecked: "authorizer, inspection"
+        }
+    }
+}

@@ -3,6 +3,7 @@
 import Foundation
 import HTTPTypes
 import Logging
+import SpoolgateCurl
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
@@ -109,11 +110,10 @@ import Testing
             targets: [.http(base: "https://b.test"), .unix(path: "/b")],
             connectTimeout: .seconds(1),
             stallTimeout: .seconds(2),
-            responseTimeout: .seconds(3),
-            certificateAuthority: "/ca",
-            clientCertificate: "/c",
-            clientKey: "/k"
+            responseTimeout: .seconds(3)
         )
+        (route.upstream.tls.authorities, route.upstream.tls.certificate) = ("/ca", "/c")
+        route.upstream.tls.key = "/k"
         route.upstream.reuse = .always
         route.upstream.bucket.region = "eu-1"
         route.upstream.bucket.credentials = .file("/s")

@@ -180,7 +180,7 @@ struct OrphanTests {
                 if let upload {
                     try upload.remove(durably: true)
                 } else {
-                    try spool.remove([summary]) { _, _ in }
+                    try spool.remove([summary]) { _ in }
                 }
                 isEnded = true
             } catch {}

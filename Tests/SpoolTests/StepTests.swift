@@ -1,6 +1,7 @@
 // The steps of the protocol core's table, each applied to an upload on disk.
 
 import SpoolgatePosix
+import SpoolgateTestSupport
 import SpoolgateUploadProtocol
 import Testing
 

@@ -5,6 +5,7 @@
 
 import Foundation
 import HTTPTypes
+import SpoolgateTestSupport
 import SpoolgateUploadProtocol
 import Testing
 

@@ -126,16 +126,19 @@ struct FieldPolicyTests {
 
     @Test("file data in Upload-Metadata is forwarded if no field has it")
     func metadata() {
-        let metadata = UploadMetadata([
-            .uploadMetadata: "filename w7wudHh0,filetype dGV4dC9wbGFpbg==,album eCB5w6Q=,"
-                + "Real-Ip MQ==,cookie Yw==,bad:key eA=="
-        ])
-        let name = ClientFileName(target: "/a", fields: [.uploadMetadata: "filename w7wudHh0"])
+        let metadata =
+            "filename w7wudHh0,filetype dGV4dC9wbGFpbg==,album eCB5w6Q=,"
+            + "Real-Ip MQ==,cookie Yw==,bad:key eA=="
+        let creation = RequestHead(
+            method: .post,
+            target: "/a",
+            fields: [.uploadMetadata: metadata]
+        )
         func told(_ fields: HTTPFields, prefix: String?) -> HTTPFields {
             var policy = FieldPolicy()
             policy.metadataPrefix = prefix
             var fields = fields
-            UpstreamFields.add(metadata, name: name, in: &fields, policy: policy)
+            UpstreamFields.addMetadata(of: creation, to: &fields, policy: policy)
             return fields
         }
         let bare = told([.contentType: "application/octet-stream"], prefix: nil)

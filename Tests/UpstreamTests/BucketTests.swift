@@ -2,6 +2,7 @@
 
 import Foundation
 import HTTPTypes
+import SpoolgateCurl
 import SpoolgateTestSupport
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
@@ -202,7 +203,7 @@ struct BucketTests {
         #expect(
             test.origin.requests.first?.values("x-amz-content-sha256") == [SignedContent.none.text]
         )
-        guard case .bucket(let address)? = test.settings.targets.first else {
+        guard let address = test.settings.store as? BucketAddress else {
             Issue.record("no bucket")
             return
         }
@@ -240,9 +241,9 @@ struct BucketTests {
         let directory = try ScratchDirectory()
         try Bucket.writeKey(to: directory.file("key"))
         var settings = UpstreamSettings(
-            targets: [try UpstreamTarget("s3:\(server.base)/drop")],
-            certificateAuthority: authority.certificate
+            targets: [try UpstreamTarget("s3:\(server.base)/drop")]
         )
+        settings.tls.authorities = authority.certificate
         settings.bucket.credentials = .file(directory.file("key"))
         let served = server.respondOnce(
             contentLength: 100_000,
@@ -271,8 +272,7 @@ struct BucketTests {
         #expect(request.target == "/incoming/\(test.key)")
         #expect(request.values("Host") == ["drop.localhost:\(port)"])
         #expect(request.values("Authorization").first?.contains("SignedHeaders=") == true)
-        guard case .bucket(let address) = test.settings.targets[0] else { return }
-        #expect(address.fault(test.settings) == nil)
+        #expect(try #require(test.settings.serverStore).fault(test.settings) == nil)
         #expect(test.origin.requests.last?.target == "/?list-type=2&max-keys=1")
     }
 

@@ -2,6 +2,7 @@
 
 import Foundation
 import HTTPTypes
+import SpoolgateCurl
 import SpoolgateTestSupport
 import SpoolgateUploadProtocol
 import Synchronization
@@ -25,16 +26,14 @@ struct FailoverTests {
         authority: String? = nil,
         skipped: Skipped = Skipped()
     ) throws -> Upstream {
-        Upstream(
-            UpstreamSettings(
-                targets: try targets.map { try UpstreamTarget($0) },
-                connectTimeout: connect,
-                stallTimeout: .seconds(30),
-                responseTimeout: response,
-                certificateAuthority: authority
-            ),
-            skipped: skipped.note
+        var settings = UpstreamSettings(
+            targets: try targets.map { try UpstreamTarget($0) },
+            connectTimeout: connect,
+            stallTimeout: .seconds(30),
+            responseTimeout: response
         )
+        settings.tls.authorities = authority
+        return Upstream(settings, skipped: skipped.note)
     }
 
     private func deadBase() throws -> String {

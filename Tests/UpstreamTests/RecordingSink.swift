@@ -2,6 +2,7 @@
 
 import Foundation
 import HTTPTypes
+import SpoolgateCurl
 import SpoolgateUploadProtocol
 
 @testable import SpoolgateUpstream
@@ -152,14 +153,13 @@ func upstream(
     authority: String? = nil,
     certificate: String? = nil
 ) throws -> Upstream {
-    Upstream(
-        UpstreamSettings(
-            targets: [try UpstreamTarget(target)],
-            connectTimeout: connect,
-            stallTimeout: stall,
-            responseTimeout: response,
-            certificateAuthority: authority,
-            clientCertificate: certificate
-        )
+    var settings = UpstreamSettings(
+        targets: [try UpstreamTarget(target)],
+        connectTimeout: connect,
+        stallTimeout: stall,
+        responseTimeout: response
     )
+    settings.tls.authorities = authority
+    settings.tls.certificate = certificate
+    return Upstream(settings)
 }

@@ -62,13 +62,10 @@ struct RequestSignatureTests {
     ) throws {
         var given = HTTPFields()
         for (name, value) in fields { given[.made(name)] = value }
-        let signed = try self.signature().signed(
-            given,
-            try #require(HTTPRequest.Method(method)),
-            target,
-            host: Self.host,
-            content
-        )
+        let method = try #require(HTTPRequest.Method(method))
+        var request = UpstreamRequest(method: method, target: target, fields: given)
+        try self.signature().sign(&request, host: Self.host, content)
+        let signed = request.fields
         #expect(
             signed[.authorization]
                 == "AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/"
@@ -83,13 +80,9 @@ struct RequestSignatureTests {
     @Test("a name sorts before its extensions, and a token is signed")
     func order() throws {
         let fields: HTTPFields = [.made("x-amz-meta-a-b"): "1", .made("x-amz-meta-a"): "2"]
-        let signed = try signature(token: "tok").signed(
-            fields,
-            .put,
-            "/b/k",
-            host: "h",
-            .unsigned
-        )
+        var request = UpstreamRequest(method: .put, target: "/b/k", fields: fields)
+        try signature(token: "tok").sign(&request, host: "h", .unsigned)
+        let signed = request.fields
         let text = try #require(signed[.authorization])
         #expect(
             text.contains(

@@ -84,18 +84,15 @@ package final class CurlConnection: @unchecked Sendable {
 
     /// The system's error number for the last connection, or nil if the system reported no error.
     private var refusal: Int32? {
-        var number = 0
-        let code = spoolgate_curl_get_long(easy, CURLINFO_OS_ERRNO, &number)
-        return code == CURLE_OK && number != 0 ? Int32(number) : nil
+        long(CURLINFO_OS_ERRNO).flatMap { $0 != 0 ? Int32($0) : nil }
     }
 
     /// Returns why TLS failed in the last transfer, which ended with `end`, or nil if TLS did not fail.
     package func tlsProblem(of end: CurlEnd) -> TLSProblem? {
         switch end {
         case .untrusted:
-            var number = 0
-            let code = spoolgate_curl_get_long(easy, CURLINFO_SSL_VERIFYRESULT, &number)
-            return TLSProblem(verification: code == CURLE_OK ? number : 0, explanation(of: end))
+            let number = long(CURLINFO_SSL_VERIFYRESULT) ?? 0
+            return TLSProblem(verification: number, explanation(of: end))
         case .badAuthorities: return .authoritiesFile
         case .badCertificate: return .clientCertificate
         case .noTLS: return TLSProblem(handshake: explanation(of: end))
@@ -128,9 +125,12 @@ package final class CurlConnection: @unchecked Sendable {
 
     /// The size of the last request's head and of any content that libcurl wrote with the head.
     package var requestSize: Int {
-        var size = 0
-        let code = spoolgate_curl_get_long(easy, CURLINFO_REQUEST_SIZE, &size)
-        return code == CURLE_OK ? size : 0
+        long(CURLINFO_REQUEST_SIZE) ?? 0
+    }
+
+    private func long(_ info: CURLINFO) -> Int? {
+        var number = 0
+        return spoolgate_curl_get_long(easy, info, &number) == CURLE_OK ? number : nil
     }
 
     /// Clears the request; keeps the options for all transfers and the connection.

@@ -26,12 +26,7 @@ package struct CurlEndpoint {
     package var offersHTTP2 = false
     /// The maximum time to connect, including TLS.
     package var connectTimeout: Duration
-    /// A PEM file of trusted authorities, or nil to trust the system's.
-    package var certificateAuthority: String?
-    /// The PEM file of the client certificate, or nil to send none.
-    package var clientCertificate: String?
-    /// The PEM file of the client certificate's key, or nil if `clientCertificate` contains the key.
-    package var clientKey: String?
+    package var tls = TLSFiles()
     /// Whether TLS 1.3 is required.
     package var wantsNewestTLS = false
     /// Whether to use proxies from the environment (`https_proxy`, `no_proxy`).
@@ -44,6 +39,19 @@ package struct CurlEndpoint {
         self.isSecure = isSecure
         self.connectTimeout = connectTimeout
     }
+}
+
+/// The PEM files for connections by TLS.
+package struct TLSFiles: Sendable, Equatable {
+    /// The trusted authorities, or nil to trust the system's.
+    package var authorities: String?
+    /// The client certificate, or nil to send none.
+    package var certificate: String?
+    /// The client certificate's key, or nil if `certificate` contains the key.
+    package var key: String?
+
+    /// Names no files.
+    package init() {}
 }
 
 /// The way libcurl gets a request's content.
@@ -113,15 +121,15 @@ package struct CurlOptions {
         try set(CURLOPT_SSL_VERIFYHOST, 2)
         let least = endpoint.wantsNewestTLS ? CURL_SSLVERSION_TLSv1_3 : CURL_SSLVERSION_TLSv1_2
         try set(CURLOPT_SSLVERSION, Int(least))
-        if let file = endpoint.certificateAuthority { try set(CURLOPT_CAINFO, file) }
+        if let file = endpoint.tls.authorities { try set(CURLOPT_CAINFO, file) }
         // The system's directory would also be trusted. Without it, libcurl keeps the parsed file for the handle's next
         // connections; to parse the system's authorities again takes 40 ms.
-        if endpoint.certificateAuthority != nil || spoolgate_curl_authorities(easy) != nil {
+        if endpoint.tls.authorities != nil || spoolgate_curl_authorities(easy) != nil {
             try set(CURLOPT_CAPATH, pointer: nil)
         }
-        if let file = endpoint.clientCertificate {
+        if let file = endpoint.tls.certificate {
             try set(CURLOPT_SSLCERT, file)
-            try set(CURLOPT_SSLKEY, endpoint.clientKey ?? file)
+            try set(CURLOPT_SSLKEY, endpoint.tls.key ?? file)
             // Without a passphrase, OpenSSL prompts on the terminal.
             try set(CURLOPT_KEYPASSWD, "")
         }

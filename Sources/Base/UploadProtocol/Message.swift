@@ -92,8 +92,7 @@ extension HTTPRequest.Method {
 
     /// Whether several identical requests with this method have the same effect as one (RFC 9110 §9.2.2).
     package var isIdempotent: Bool {
-        self == .get || self == .head || self == .options || self == .trace || self == .put
-            || self == .delete
+        isSafe || self == .put || self == .delete
     }
 
     /// Whether a request may be sent again if it is unknown whether the first one was processed.

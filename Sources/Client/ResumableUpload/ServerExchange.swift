@@ -93,9 +93,9 @@ final class ServerExchange {
         request.timeout = options.stall
         request.responseTimeout = options.responseTimeout
         request.rateLimit = options.rateLimit
-        request.certificateAuthority = options.certificateAuthority
-        request.clientCertificate = options.clientCertificate
-        request.clientKey = options.clientKey
+        request.tls.authorities = options.certificateAuthority
+        request.tls.certificate = options.clientCertificate
+        request.tls.key = options.clientKey
         request.usesProxies = options.usesProxies && options.socket == nil
         request.socket = options.socket
         authorize(&request)

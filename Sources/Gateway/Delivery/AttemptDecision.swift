@@ -42,19 +42,6 @@ enum AttemptResult: String, CaseIterable {
     /// The check is repeated at the next attempt.
     case unchecked = "no result: no response, 408, 429, 5xx, a failed command"
 
-    /// The party that decided.
-    var decider: String {
-        switch self {
-        case .accepted, .refused, .unauthorized, .elsewhere, .redirect, .busy, .notNow,
-            .notProcessed, .unsent, .noResponse:
-            "upstream"
-        case .notAuthorized, .notPermitted: "authorizer"
-        case .notPassed: "inspection"
-        case .contradicted: "digest"
-        case .unchecked: "authorizer, inspection"
-        }
-    }
-
     /// Reads the status of the upstream's response; `redirect` is nil if the response is no redirect.
     ///
     /// 429 counts as "not processed" by assumption, because no standard says so.

@@ -2,6 +2,7 @@
 //
 // Invariant: the same rules apply to completing requests and to the queue's threads.
 
+import HTTPTypes
 import SpoolgateCrypto
 package import SpoolgateExchange
 package import SpoolgateJournal
@@ -50,8 +51,8 @@ package final class Deliveries: Sendable {
                     of: gateway,
                     node: settings.ownerNode,
                     keeping: old?.routes[name],
-                    metrics: journal.metrics
-                ) { journal.log.upstreamSkipped(route: name, reason: $0) }
+                    journal
+                )
             }
         }
     }
@@ -116,24 +117,23 @@ package final class Route: Sendable {
     ///
     /// `settings` must name at least one target. `node` is the name of the node that creates the uploads, and nil if
     /// there is only one node. The connections and counters of `old`, the previous route of this name, are kept if the
-    /// settings are unchanged. `skipped` is called with the reason each time an attempt reached a target only after
-    /// other targets failed.
+    /// settings are unchanged.
     package init(
         _ name: String,
         _ settings: RouteSettings,
         of gateway: GatewayName,
         node: String?,
         keeping old: Route?,
-        metrics: Metrics,
-        skipped: @escaping @Sendable (_ reason: String) -> Void
+        _ journal: Journal
     ) {
+        let metrics = journal.metrics
         self.name = name
         self.settings = settings
         self.gateway = gateway
         resources = UploadResources(prefix: settings.uploadResources, node: node)
         upstream =
             old.flatMap { $0.upstream.settings == settings.upstream ? $0.upstream : nil }
-            ?? Upstream(settings.upstream, skipped: skipped)
+            ?? Upstream(settings.upstream) { journal.log.upstreamSkipped(route: name, reason: $0) }
         authorizer =
             old?.authorizer?.settings == settings.authorization
             ? old?.authorizer
@@ -183,5 +183,27 @@ package final class Route: Sendable {
     /// - Returns: true if the queue delivers the upload and no client waits for it.
     package func hasAccepted(nextAttempt: WallTime?) -> Bool {
         settings.reply == .accepted && nextAttempt != nil
+    }
+}
+
+// MARK: Redirects
+
+extension Route {
+    /// Logs a followed redirect that no list names, because it may lead to a login.
+    func noteFollowed(_ target: String, from origin: String, _ log: Log) {
+        let head = ResponseHead(status: .temporaryRedirect, fields: [.location: target])
+        let rules = settings.upstream.redirects
+        guard let redirection = Redirection(head, from: origin, hosts: [], rules) else { return }
+        note(redirection, status: head.status.code, log)
+    }
+
+    /// Counts and logs a redirect that no list names.
+    func note(_ redirection: Redirection, status: Int, _ log: Log) {
+        // No setting makes an answer of a request to repeat the content at another host.
+        guard !redirection.isListed, let place = redirection.place,
+            redirection.kind == .response || (301...303).contains(status)
+        else { return }
+        let rules = settings.upstream.redirects
+        counts.noteRedirect(redirection, to: place, under: rules, status: status, route: name, log)
     }
 }

@@ -60,7 +60,7 @@ package struct Delivery {
         if upload.mayBeProcessed, !isRepeatable(upload) {
             let reason =
                 "an earlier attempt got no response, and the settings no longer allow another one"
-            try holdIndeterminate(upload, reason: reason, completing: listener.completing)
+            try holdIndeterminate(upload, listener, reason)
             return .outcomeUnknown
         }
         let grant: Grant?
@@ -75,11 +75,10 @@ package struct Delivery {
         guard let slot = try waitForSlot(upload, listener.heartbeat) else {
             return try postpone(
                 upload,
-                reason: "too many concurrent deliveries (delivery.maximum-concurrent); check "
-                    + "why the upstream is slow",
                 // The connection of a resumable client is closed without a response, and the queue retries.
                 listener.isResumable ? listener.storingOnly : listener,
-                reporting: .deliveryUnderWay
+                "too many concurrent deliveries (delivery.maximum-concurrent); check why the upstream is slow",
+                .deliveryUnderWay
             )
         }
         defer { slot.giveBack() }
@@ -115,13 +114,7 @@ package struct Delivery {
                 try fail(upload, reason: reason)
             } else if ticket == nil {
                 // After a crash, the queue makes the attempt that a client with other credentials has started.
-                return try postpone(
-                    upload,
-                    reason: reason,
-                    listener,
-                    reporting: refusal,
-                    lacksCredentials: true
-                )
+                return try postpone(upload, listener, reason, refusal, lacksCredentials: true)
             } else {
                 try upload.sync()
             }
@@ -146,12 +139,8 @@ package struct Delivery {
         // The process that queued the upload may have crashed before it was durable, and clients learn of the attempt.
         try upload.sync()
         guard try consumeParts(of: upload) else {
-            return try postpone(
-                upload,
-                reason: "one of the uploads that it was joined from is in use",
-                listener,
-                reporting: .deliveryUnderWay
-            )
+            let reason = "one of the uploads that it was joined from is in use"
+            return try postpone(upload, listener, reason, .deliveryUnderWay)
         }
         return try deliver(upload, to: listener)
     }
@@ -185,10 +174,7 @@ package struct Delivery {
             return try failOver(upload, reason: upload.reason ?? "the client did not retry")
         }
         let responses = ResponseBuilder(dialect: .newest, limits: route.settings.limits)
-        _ = try deliverWaiting(
-            upload,
-            to: ResponseListener(responses, completing: nil)
-        )
+        _ = try deliverWaiting(upload, to: ResponseListener(responses, completing: nil))
     }
 
     /// Stores in the record the fields of the completing request that a later attempt by the queue needs.
@@ -249,10 +235,10 @@ package struct Delivery {
     /// - Returns: `refusal`, or another refusal if no retry follows.
     func postpone(
         _ upload: Upload,
-        reason: String,
         _ listener: ResponseListener,
+        _ reason: String,
+        _ refusal: Refusal,
         retryAfter: Int? = nil,
-        reporting refusal: Refusal,
         lacksCredentials: Bool = false
     ) throws(SpoolError) -> Refusal {
         guard upload.isRecorded else {
@@ -324,23 +310,23 @@ package struct Delivery {
     /// Moves the upload to `hold` after an attempt, with the credentials of its request for an operator's requeue.
     func hold(
         _ upload: Upload,
+        _ listener: ResponseListener,
         _ cause: HoldCause,
-        reason: String,
-        response: StoredResponse? = nil,
-        completing: HTTPFields?
+        _ reason: String,
+        _ response: StoredResponse? = nil
     ) throws(SpoolError) {
         // A full disk must not prevent the change.
-        try? keepCompletion(upload, completing)
+        try? keepCompletion(upload, listener.completing)
         try upload.hold(cause, reason: reason, response: response)
     }
 
     /// Moves the upload to `hold`, because the upstream may have processed it, and reports that.
     func holdIndeterminate(
         _ upload: Upload,
-        reason: String,
-        completing: HTTPFields?
+        _ listener: ResponseListener,
+        _ reason: String
     ) throws(SpoolError) {
-        try hold(upload, .indeterminate, reason: reason, completing: completing)
+        try hold(upload, listener, .indeterminate, reason)
         deliveries.holdSizes.add(upload)
         journal.indeterminate(upload, reason: reason)
     }

@@ -34,7 +34,6 @@ final class DeliveryAttempt {
     private var isStreaming = false
     private var result = AttemptResult.accepted
     private var decision = AttemptDecision.delivered
-    private var challenges: [String] = []
     private var retryAfter: Int?
     /// The request that was last sent.
     private var request: UpstreamRequest?
@@ -42,8 +41,8 @@ final class DeliveryAttempt {
     private var isMisdirected = false
     /// Whether the gateway's own refusal replaces the upstream's response.
     private var isReplaced = false
-    /// The status of the upstream's response, also if it is replaced.
-    private var receivedStatus = 0
+    /// The head of the upstream's response, also if it is replaced; nil until it arrives.
+    private var received: ResponseHead?
     private var isStored = false
     private var spoolError: SpoolError?
     /// Whether the head of the final response was sent to the client.
@@ -80,17 +79,16 @@ final class DeliveryAttempt {
         do throws(FormFailure) {
             form = try UploadForm(
                 of: upload,
-                on: route,
                 completing: listener.completing,
                 grant,
                 digests,
-                correlation: deliveries.current.settings.correlation(in: upload.creation.head),
-                time: deliveries.clock.now,
+                by: delivery,
                 onProgress: onProgress
             )
         } catch {
             journal.notSent(on: route.counts, of: upload.creation.client, reason: error.reason)
-            return try postpone(error.reason, reporting: error.refusal(isKept: upload.isRecorded))
+            let refusal = error.refusal(isKept: upload.isRecorded)
+            return try delivery.postpone(upload, listener, error.reason, refusal)
         }
         let outcome = try send(form)
         return upload.isRecorded ? try end(outcome, form) : endUnrecorded(outcome, form)
@@ -136,10 +134,12 @@ final class DeliveryAttempt {
                 return nil
             }
             if result == .notNow { upload.mayBeProcessed = true }
-            return try postpone(
+            return try delivery.postpone(
+                upload,
+                listener,
                 responseReason,
+                self.refusal,
                 retryAfter: retryAfter,
-                reporting: self.refusal,
                 lacksCredentials: decision == .deferredForClient
             )
         }
@@ -152,40 +152,11 @@ final class DeliveryAttempt {
         let result: AttemptResult = outcome.isUnsent ? .unsent : .noResponse
         if AttemptDecision(after: result, isRepeatable: isRepeatable, .gone) == .deferred {
             if result == .noResponse { upload.mayBeProcessed = true }
-            return try postpone(reason, retryAfter: outcome.retryAfter, reporting: refusal)
+            let pause = outcome.retryAfter
+            return try delivery.postpone(upload, listener, reason, refusal, retryAfter: pause)
         }
-        try delivery.holdIndeterminate(upload, reason: reason, completing: listener.completing)
+        try delivery.holdIndeterminate(upload, listener, reason)
         return refusal
-    }
-
-    private func postpone(
-        _ reason: String,
-        retryAfter: Int? = nil,
-        reporting refusal: Refusal,
-        lacksCredentials: Bool = false
-    ) throws(SpoolError) -> Refusal {
-        try delivery.postpone(
-            upload,
-            reason: reason,
-            listener,
-            retryAfter: retryAfter,
-            reporting: refusal,
-            lacksCredentials: lacksCredentials
-        )
-    }
-
-    private func hold(
-        _ cause: HoldCause,
-        _ reason: String,
-        _ response: StoredResponse? = nil
-    ) throws(SpoolError) {
-        try delivery.hold(
-            upload,
-            cause,
-            reason: reason,
-            response: response,
-            completing: listener.completing
-        )
     }
 
     private func noteFinalResponse() {
@@ -245,7 +216,7 @@ final class DeliveryAttempt {
             if isMisdirected, !request.needsNewConnection {
                 request.needsNewConnection = true
             } else if case .redirected(let target) = outcome {
-                noteFollowed(target, from: request.target)
+                route.noteFollowed(target, from: request.target, log)
                 request.target = target
                 redirects += 1
             } else {
@@ -253,30 +224,6 @@ final class DeliveryAttempt {
             }
             try upload.beginNextAttempt()
         }
-    }
-
-    /// Logs a followed redirect that no list names, because it may lead to a login.
-    private func noteFollowed(_ target: String, from origin: String) {
-        let head = ResponseHead(status: .temporaryRedirect, fields: [.location: target])
-        let rules = route.settings.upstream.redirects
-        guard let redirection = Redirection(head, from: origin, hosts: [], rules) else { return }
-        note(redirection, status: head.status.code)
-    }
-
-    private func note(_ redirection: Redirection, status: Int) {
-        // No setting makes an answer of a request to repeat the content at another host.
-        guard !redirection.isListed, let place = redirection.place,
-            redirection.kind == .response || (301...303).contains(status)
-        else { return }
-        let rules = route.settings.upstream.redirects
-        route.counts.noteRedirect(
-            redirection,
-            to: place,
-            under: rules,
-            status: status,
-            route: route.name,
-            log
-        )
     }
 
     private func attempt(_ request: UpstreamRequest) -> AttemptOutcome {
@@ -304,7 +251,7 @@ extension DeliveryAttempt: ResponseSink {
             return
         }
         slot?.giveBack()
-        receivedStatus = head.status.code
+        received = head
         route.counts.noteSteering(head.fields, route: route.name, log)
         var shown = ResponseHead(
             status: head.status,
@@ -319,7 +266,6 @@ extension DeliveryAttempt: ResponseSink {
             return try begin(contentLength: contentLength)
         }
         retryAfter = head.fields[.retryAfter].flatMap(seconds(ofRetryAfter:))
-        challenges = head.fields[values: .wwwAuthenticate]
         result = result(of: head)
         decision = decisionOnUpload
         // The redirect to a login must look like a 401 to the client, and in the record. After 202, a client may return
@@ -357,7 +303,7 @@ extension DeliveryAttempt: ResponseSink {
             method: route.method(for: upload.creation.head),
             notProcessed: route.settings.notProcessed
         )
-        if let redirection { note(redirection, status: head.status.code) }
+        if let redirection { route.note(redirection, status: head.status.code, log) }
         // The upstream asks for a longer pause than any retry makes.
         let longest = route.settings.queue.maximumBackoff.components.seconds
         return result == .busy && Int64(retryAfter ?? 0) > longest ? .refused : result
@@ -405,7 +351,8 @@ extension DeliveryAttempt: ResponseSink {
     /// The refusal sent to the client instead of a response that is not final.
     private var refusal: Refusal {
         switch decision {
-        case .deferredForClient: .credentialsRefused(challenges)
+        case .deferredForClient:
+            .credentialsRefused(received?.fields[values: .wwwAuthenticate] ?? [])
         case .deferred where result == .redirect: .upstreamRedirects
         case .delivered, .refused, .failed, .heldWithResponse, .held, .deferred:
             .upstreamBusy(retryAfter: retryAfter)
@@ -426,10 +373,11 @@ extension DeliveryAttempt: ResponseSink {
     }
 
     private var responseReason: String {
-        let reason = "the upstream responded with \(receivedStatus)"
+        let status = received?.status.code ?? 0
+        let reason = "the upstream responded with \(status)"
         switch result {
         case .elsewhere: return reason + ", a redirect to another host (redirects.success)"
-        case .unauthorized where receivedStatus != 401: return reason + ", a redirect to a login"
+        case .unauthorized where status != 401: return reason + ", a redirect to a login"
         default: return reason
         }
     }
@@ -441,8 +389,9 @@ extension DeliveryAttempt: ResponseSink {
         let response = StoredResponse(head: head, content: content)
         do throws(SpoolError) {
             switch decision {
-            case .failed: try hold(.failed, responseReason, response)
-            case .heldWithResponse: try hold(.indeterminate, responseReason, response)
+            case .failed, .heldWithResponse:
+                let cause = decision == .failed ? HoldCause.failed : .indeterminate
+                try delivery.hold(upload, listener, cause, responseReason, response)
             case .delivered, .refused, .held, .deferred, .deferredForClient:
                 try upload.finish(with: response)
             }
@@ -451,8 +400,4 @@ extension DeliveryAttempt: ResponseSink {
             spoolError = error
         }
     }
-}
-
-extension HTTPField.Name {
-    fileprivate static let retryAfter = HTTPField.Name.made("retry-after")
 }

@@ -141,8 +141,7 @@ final class Purging {
             }
             return
         }
-        try spool.remove(summaries) { summary, isRemoved in
-            guard isRemoved else { return inUse(summary) }
+        try spool.remove(summaries, kept: inUse) { summary in
             report.note(summary, isRemoved: true)
             events.note(Event(.purged, of: summary))
             hasRemoved = true

@@ -2,6 +2,7 @@
 //
 // Only metadata is read: nothing is created, opened for writing or connected to.
 
+import SpoolgateCurl
 import SpoolgateDelivery
 import SpoolgateJournal
 import SpoolgatePosix
@@ -44,15 +45,15 @@ struct SettingsFaults {
 
     private mutating func require(_ route: RouteSettings, _ key: String) {
         for target in route.upstream.targets { require(target, "\(key).upstream") }
-        if route.upstream.isBucket,
-            requireFile(route.upstream.bucket.credentials?.file, "\(key).s3.credentials"),
-            let fault = route.upstream.bucket.accessKeyFault
-        {
-            sentences.append("\(key).s3.credentials: \(fault.reason)")
+        if let store = route.upstream.serverStore {
+            let setting = "\(key).\(type(of: store).keySetting)"
+            if requireFile(store.credentials(in: route.upstream)?.file, setting),
+                let fault = store.keyFault(route.upstream)
+            {
+                sentences.append("\(setting): \(fault)")
+            }
         }
-        requireFile(route.upstream.certificateAuthority, "\(key).tls.ca")
-        requireFile(route.upstream.clientCertificate, "\(key).tls.certificate")
-        requireFile(route.upstream.clientKey, "\(key).tls.key")
+        require(route.upstream.tls, key)
         require(route.authorization, "\(key).authorize")
         if let program = route.inspection.command.first {
             require(.program, program, "\(key).inspect.command")
@@ -68,17 +69,22 @@ struct SettingsFaults {
 
     private mutating func require(_ target: UpstreamTarget, _ key: String) {
         switch target {
-        case .directory(let path): require(.sharedDirectory, path, key)
         case .unix(let path): require(.socket, path, key)
-        case .http, .bucket: break
+        case .store(let store):
+            if let path = store.directory { require(.sharedDirectory, path, key) }
+        case .http: break
         }
     }
 
     private mutating func require(_ service: ServiceSettings, _ key: String) {
         if let target = service.url?.target { require(target, "\(key).url") }
-        requireFile(service.certificateAuthority, "\(key).tls.ca")
-        requireFile(service.clientCertificate, "\(key).tls.certificate")
-        requireFile(service.clientKey, "\(key).tls.key")
+        require(service.tls, key)
+    }
+
+    private mutating func require(_ files: TLSFiles, _ key: String) {
+        requireFile(files.authorities, "\(key).tls.ca")
+        requireFile(files.certificate, "\(key).tls.certificate")
+        requireFile(files.key, "\(key).tls.key")
     }
 
     @discardableResult

@@ -1,6 +1,7 @@
 // A route's settings: one row per key, in the order in which `check` prints them.
 
 import HTTPTypes
+import SpoolgateCurl
 import SpoolgatePosix
 import SpoolgateSpool
 import SpoolgateTextFormats
@@ -30,9 +31,9 @@ extension RouteSettings {
             Key("timeouts.stall", \.upstream.stallTimeout, .duration(1...86_400)),
             Key("timeouts.response", \.upstream.responseTimeout, .duration(1...86_400)),
             Key("reuse", \.upstream.reuse, .choice()),
-            Key("tls.ca", \.upstream.certificateAuthority, .path()),
-            Key("tls.certificate", \.upstream.clientCertificate, .path()),
-            Key("tls.key", \.upstream.clientKey, .path()),
+            Key("tls.ca", \.upstream.tls.authorities, .path()),
+            Key("tls.certificate", \.upstream.tls.certificate, .path()),
+            Key("tls.key", \.upstream.tls.key, .path()),
             Key("s3.region", \.upstream.bucket.region, .region()),
             Key("s3.credentials", \.upstream.bucket.credentials, .credentials()),
             Key("s3.style", \.upstream.bucket.style, .choice()),
@@ -89,14 +90,14 @@ extension RouteSettings {
     /// The first setting that contradicts others, and the reason; otherwise nil.
     var contradiction: (key: String, reason: String)? {
         if form != .body, let store { return ("form", "\(store) upstream requires form: body") }
-        if upstream.isBucket {
-            if upstream.bucket.credentials == nil {
-                return (
-                    "upstream", "an s3: upstream requires s3.credentials, a file or environment"
-                )
+        if let store = upstream.serverStore {
+            let kind = type(of: store)
+            if store.credentials(in: upstream) == nil {
+                let need = "\(kind.keySetting), a file or environment"
+                return ("upstream", "\(kind.kind) upstream requires \(need)")
             }
-            if limits.maxSize > BucketSettings.largestObject {
-                let maximum = ByteSize.text(BucketSettings.largestObject)
+            if limits.maxSize > kind.largestObject {
+                let maximum = ByteSize.text(kind.largestObject)
                 return ("limits.max-size", "an object in a bucket is limited to \(maximum)")
             }
         }
@@ -144,13 +145,7 @@ extension RouteSettings {
     }
 
     /// The kind of upstream if the upstream stores uploads itself; otherwise nil.
-    private var store: String? {
-        switch upstream.targets.first {
-        case .directory: "a directory:"
-        case .bucket: "an s3:"
-        case .http, .unix, nil: nil
-        }
-    }
+    private var store: String? { upstream.store.map { type(of: $0).kind } }
 }
 
 extension FieldPolicy {

@@ -2,6 +2,7 @@
 //
 // Names are not resolved. Invariant: the request target begins with a slash.
 
+package import SpoolgateCurl
 package import SpoolgateUpstream
 
 /// The URL of a single resource of an HTTP service, such as an authorizer.
@@ -25,7 +26,7 @@ package struct ServiceURL: Sendable, Equatable {
             )
         }
         target = try UpstreamTarget(service)
-        guard !target.standsAlone else {
+        guard target.store == nil else {
             throw .init(reason: "it must begin with http://, https:// or unix:")
         }
         requestTarget = resource.isEmpty ? "/" : resource
@@ -51,12 +52,7 @@ package struct ServiceSettings: Sendable, Equatable {
     package var url: ServiceURL?
     /// The maximum time to connect, and to wait for the response.
     package var timeout = Duration.seconds(10)
-    /// A PEM file of the authorities trusted for https, or nil to trust those of the system.
-    package var certificateAuthority: String?
-    /// A PEM file with the client certificate, or nil to send none.
-    package var clientCertificate: String?
-    /// A PEM file with the key of the client certificate, or nil if `clientCertificate` contains the key.
-    package var clientKey: String?
+    package var tls = TLSFiles()
 
     package var upstream: UpstreamSettings? {
         url.map { url in
@@ -66,9 +62,7 @@ package struct ServiceSettings: Sendable, Equatable {
                 stallTimeout: timeout,
                 responseTimeout: timeout
             )
-            settings.certificateAuthority = certificateAuthority
-            settings.clientCertificate = clientCertificate
-            settings.clientKey = clientKey
+            settings.tls = tls
             settings.hasOneTimeout = true
             return settings
         }

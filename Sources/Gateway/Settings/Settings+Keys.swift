@@ -5,6 +5,7 @@
 // Tests/GatewayTests/Gate tries each setting of a route.
 
 import Logging
+import SpoolgateCurl
 import SpoolgatePosix
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
@@ -87,8 +88,8 @@ extension ServiceSettings {
     static let keys: [SettingsKey<ServiceSettings>] = [
         SettingsKey("url", \.url, .service()),
         SettingsKey("timeout", \.timeout, .duration(1...3_600)),
-        SettingsKey("tls.ca", \.certificateAuthority, .path()),
-        SettingsKey("tls.certificate", \.clientCertificate, .path()),
-        SettingsKey("tls.key", \.clientKey, .path()),
+        SettingsKey("tls.ca", \.tls.authorities, .path()),
+        SettingsKey("tls.certificate", \.tls.certificate, .path()),
+        SettingsKey("tls.key", \.tls.key, .path()),
     ]
 }

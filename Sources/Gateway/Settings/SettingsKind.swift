@@ -358,7 +358,7 @@ extension SettingsKind {
         }
     }
 
-    static func credentials() -> Self where Value == BucketCredentials {
+    static func credentials() -> Self where Value == StoreCredentials {
         let expected = "environment or an absolute path without control characters"
         return Self(expected, refusal: use(expected), text: { $0.file ?? environment }) { text in
             text == environment ? .environment : text.isAbsolutePath ? .file(text) : nil
@@ -430,16 +430,5 @@ extension SettingsKind {
                 kind.text(aliases.sorted { $0.key < $1.key }.map { ($0.key, $0.value) })
             }
         )
-    }
-}
-
-extension UpstreamTarget {
-    fileprivate var text: String {
-        switch self {
-        case .http(let base): base
-        case .unix(let path): "unix:\(path)"
-        case .directory(let path): "directory:\(path)"
-        case .bucket(let address): address.text
-        }
     }
 }

@@ -153,15 +153,8 @@ package final class Spool: Sendable {
         let lock = locks.lockNew(creation, requestRelease: requestRelease)
         do throws(SystemError) {
             let record = try createRecord(bytes, name)
-            let files = UploadFiles(
-                of: id,
-                name,
-                in: self,
-                record: record,
-                state: state,
-                creationEnd: size
-            )
-            return Upload(spool: self, lock: lock, creation: creation, files: files)
+            let file = RecordFile(of: id, name, in: self, record, state: state, creationEnd: size)
+            return Upload(lock, creation, UploadFiles(file))
         } catch {
             lock.unlock()
             room.giveBackUpload(of: client, isFinished: false)
@@ -180,8 +173,8 @@ package final class Spool: Sendable {
         expecting expected: Int64
     ) throws(SpoolError) -> Upload {
         if expected > Upload.maximumInBuffer { try room.check(for: expected, makesFile: true) }
-        let files = UploadFiles(of: creation.id, .none, in: self, record: nil)
-        return Upload(spool: self, lock: nil, creation: creation, files: files)
+        let files = UploadFiles(RecordFile(of: creation.id, .none, in: self, nil))
+        return Upload(nil, creation, files)
     }
 
     /// Finds an upload and locks it; returns nil if it does not exist or `admits` returns false.
@@ -268,7 +261,7 @@ package final class Spool: Sendable {
         let opened = try openSound(name) { () throws(SystemError) in try layout.openRecord(name) }
         guard let record = opened,
             try waitForLock(on: record, lock, until: limit, admits: admits),
-            case let status = try onDisk({ () throws(SystemError) in try record.status() }),
+            case let status = try reporting(record.status()),
             // Without a name, the record was removed while this request waited.
             status.names > 0
         else {
@@ -277,7 +270,7 @@ package final class Spool: Sendable {
             return nil
         }
         lock.setInUse()
-        let files = UploadFiles(of: lock.id, name, in: self, record: record)
+        let files = UploadFiles(RecordFile(of: lock.id, name, in: self, record))
         // The files are closed before another request of this process locks the upload.
         defer { if upload == nil { files.close() } }
         let read = try openSound(name) { () throws(SpoolError) in
@@ -286,9 +279,7 @@ package final class Spool: Sendable {
         switch read {
         case .failure(let fault) where fault.kind == .unwritten:
             // Only a power failure leaves content with such a record.
-            let size = try onDisk { () throws(SystemError) in
-                try files.content.data?.status().size ?? 0
-            }
+            let size = try reporting(files.content.data?.status().size ?? 0)
             if size > 0, !isAfterPowerFailure {
                 try files.setAside()
                 throw .corrupt(lock.id, reason: fault.reason)
@@ -305,7 +296,7 @@ package final class Spool: Sendable {
             lock.setCreation(creation)
             guard admits(creation) else { return nil }
             if try files.repair(record) == .forget { return nil }
-            upload = Upload(spool: self, lock: lock, creation: creation, files: files)
+            upload = Upload(lock, creation, files)
             return upload
         }
     }
@@ -316,7 +307,7 @@ package final class Spool: Sendable {
         guard let record = try layout.openRecord(name), try record.tryLock(),
             try record.status().names > 0
         else { return nil }
-        return UploadFiles(of: id, name, in: self, record: record)
+        return UploadFiles(RecordFile(of: id, name, in: self, record))
     }
 
     /// Opens files of an upload; if one is not a regular file, moves the record to `corrupt` and throws
@@ -356,9 +347,9 @@ package final class Spool: Sendable {
         until limit: WaitLimit?,
         admits: (UploadCreation) -> Bool
     ) throws(SpoolError) -> Bool {
-        if try onDisk({ () throws(SystemError) in try file.tryLock() }) { return true }
+        if try reporting(file.tryLock()) { return true }
         guard let limit else { throw .busy(lock.id) }
-        guard let creation = try onDisk({ () throws(SystemError) in try peek(lock.id) }) else {
+        guard let creation = try reporting(peek(lock.id)) else {
             try waitForLock(on: file, lock, until: limit)
             return true
         }
@@ -377,7 +368,7 @@ package final class Spool: Sendable {
         _ lock: UploadLock,
         until limit: WaitLimit
     ) throws(SpoolError) {
-        while try !onDisk({ () throws(SystemError) in try file.tryLock() }) {
+        while try !reporting(file.tryLock()) {
             // The kernel does not report that a lock was released, so this polls.
             guard !limit.hasPassed, !lock.isReleaseRequested(until: .after(.milliseconds(20)))
             else {
@@ -396,6 +387,11 @@ package final class Spool: Sendable {
 
     func onDisk<R>(_ body: () throws(SystemError) -> R) throws(SpoolError) -> R {
         do throws(SystemError) { return try body() } catch { throw failure(error) }
+    }
+
+    /// Evaluates one expression, and reports its error with the spool's directory.
+    func reporting<R>(_ value: @autoclosure () throws(SystemError) -> R) throws(SpoolError) -> R {
+        do throws(SystemError) { return try value() } catch { throw failure(error) }
     }
 
     func failure(_ error: SystemError) -> SpoolError {

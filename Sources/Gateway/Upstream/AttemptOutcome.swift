@@ -132,16 +132,16 @@ final class AttemptReasons {
         switch end {
         case .untrusted:
             let trust =
-                settings.certificateAuthority.map { "the certificate authorities in \($0)" }
+                settings.tls.authorities.map { "the certificate authorities in \($0)" }
                 ?? "the system's certificate authorities"
             return "\(purpose): the certificate of host \(location.host) could not be verified "
                 + "with \(trust): \(text); check the certificate, its host name and its certificate authority"
         case .badAuthorities:
             return
-                "\(purpose): the certificate authorities in \(settings.certificateAuthority ?? "the system") could not "
+                "\(purpose): the certificate authorities in \(settings.tls.authorities ?? "the system") could not "
                 + "be loaded: \(text); check that file"
         case .badCertificate:
-            return "\(purpose): the client certificate \(settings.clientCertificate ?? "") could "
+            return "\(purpose): the client certificate \(settings.tls.certificate ?? "") could "
                 + "not be used: \(text); check the certificate and its key"
         case .noAddress:
             return

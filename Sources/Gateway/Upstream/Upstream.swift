@@ -38,12 +38,7 @@ package enum UpstreamContent {
 }
 
 extension UpstreamContent {
-    var isInMemory: Bool {
-        switch self {
-        case .bytes, .held: true
-        case .none, .file, .framed, .stream: false
-        }
-    }
+    var isInMemory: Bool { withBytesInMemory { _ in } != nil }
 
     /// Returns nil if the content is not in memory.
     func withBytesInMemory<R>(_ body: (UnsafeRawBufferPointer) -> R) -> R? {
@@ -72,7 +67,7 @@ package struct UpstreamRequest {
     package var destination: String?
     /// The upload's ID, used in the names of files and objects.
     ///
-    /// If the ID is nil, the request is not an upload, and directories and buckets refuse it.
+    /// If the ID is nil, the request is not an upload, and stores refuse it.
     package var upload: UploadID?
     /// Whether a directory must make the upload durable before it responds.
     package var survivesPowerCut: Bool
@@ -80,7 +75,7 @@ package struct UpstreamRequest {
     package var interceptsRedirects = false
     /// Whether the request must not use a kept connection (RFC 9110 §15.5.20).
     package var needsNewConnection = false
-    /// The facts for a directory or bucket to store; nil means those in the request itself.
+    /// The facts for a store; nil means those in the request itself.
     package var facts: UploadFacts?
 
     /// Whether the request may be sent again after an attempt of unknown outcome.
@@ -91,7 +86,7 @@ package struct UpstreamRequest {
         method: HTTPRequest.Method,
         target: String,
         fields: HTTPFields,
-        content: UpstreamContent,
+        content: UpstreamContent = .none,
         upload: UploadID? = nil,
         survivesPowerCut: Bool = true
     ) {
@@ -128,19 +123,19 @@ extension ResponseSink {
     package func onProgress() {}
 }
 
-/// The application, directory or bucket that receives requests and uploads.
+/// A way to the server or the store that receives requests; thread-safe.
+package protocol UpstreamAccess: Sendable {
+    /// Sends one request and passes the response to `sink` as it arrives; blocks until the end.
+    func attempt(_ request: UpstreamRequest, sink: any ResponseSink) -> AttemptOutcome
+}
+
+/// The application or the store that receives requests and uploads.
 ///
 /// Thread-safe. Keeps its connections open and reuses them.
 package final class Upstream: Sendable {
     package let settings: UpstreamSettings
 
-    private let way: Way
-
-    private enum Way {
-        case drop(DirectoryDrop)
-        case bucket(Bucket)
-        case http(HTTPTargets)
-    }
+    private let access: any UpstreamAccess
 
     /// Creates an upstream; no connection is opened yet.
     ///
@@ -151,25 +146,13 @@ package final class Upstream: Sendable {
         skipped: @escaping @Sendable (String) -> Void = { _ in }
     ) {
         self.settings = settings
-        var locations: [UpstreamLocation] = []
-        for target in settings.targets {
-            precondition(
-                !target.standsAlone || settings.targets.count == 1,
-                "it must be the only target"
-            )
-            switch target {
-            case .directory(let path):
-                way = .drop(DirectoryDrop(path: path))
-                return
-            case .bucket(let address):
-                way = .bucket(Bucket(address, settings))
-                return
-            case .http(let base): locations.append(UpstreamLocation(base: base))
-            case .unix(let path):
-                locations.append(UpstreamLocation(base: "http://localhost", socket: path))
-            }
-        }
-        way = .http(HTTPTargets(locations, settings, skipped: skipped))
+        let locations = settings.targets.compactMap { UpstreamLocation($0) }
+        precondition(
+            settings.targets.count == max(1, locations.count),
+            "a store must be the only target"
+        )
+        access =
+            settings.store?.access(settings) ?? HTTPTargets(locations, settings, skipped: skipped)
     }
 
     /// Sends one request and passes the response to `sink` as it arrives; blocks until the end, in constant memory.
@@ -178,10 +161,6 @@ package final class Upstream: Sendable {
     /// request is sent to a target a second time only if a kept connection was closed before any response byte, the
     /// content can be read again, and either the method is idempotent (RFC 9110 §9.2.2) or the connection took no byte.
     package func attempt(_ request: UpstreamRequest, sink: any ResponseSink) -> AttemptOutcome {
-        switch way {
-        case .drop(let drop): drop.attempt(request, sink: sink)
-        case .bucket(let bucket): bucket.attempt(request, sink: sink)
-        case .http(let targets): targets.attempt(request, sink: sink)
-        }
+        access.attempt(request, sink: sink)
     }
 }

@@ -2,7 +2,7 @@
 //
 // Nothing is opened here; a missing file results in `.notReached` with its name.
 
-package import HTTPTypes
+package import SpoolgateCurl
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
@@ -12,71 +12,16 @@ package enum UpstreamTarget: Sendable, Equatable {
     case http(base: String)
     /// `unix:/path/of.sock`: HTTP/1.1 over a unix socket.
     case unix(path: String)
-    /// `directory:/path`: each upload becomes a file, next to a JSON record.
-    case directory(path: String)
-    /// `s3:https://host[:port]/bucket[/prefix]`: each upload becomes an object of a bucket.
-    case bucket(BucketAddress)
+    /// A store, which must be the only target of its route.
+    case store(any Store)
 
-    /// Whether the target must be the only one of its route.
-    package var standsAlone: Bool {
-        switch self {
-        case .directory, .bucket: true
-        case .http, .unix: false
-        }
-    }
-}
+    /// The kinds of stores.
+    static let stores: [any Store.Type] = [DirectoryDrop.self, BucketAddress.self]
 
-/// The address of a bucket.
-package struct BucketAddress: Sendable, Equatable {
-    /// `http://host[:port]` or `https://host[:port]`, the store's address.
-    package var endpoint: String
-    package var name: String
-    /// The start of every key, before a slash.
-    ///
-    /// May be empty; must not begin or end with a slash.
-    package var prefix = ""
-}
+    package var store: (any Store)? { if case .store(let store) = self { store } else { nil } }
 
-/// The settings for objects in a bucket.
-package struct BucketSettings: Sendable, Equatable {
-    /// The maximum size of an object in bytes (Amazon S3, multipart upload limits).
-    package static let largestObject: Int64 = 5 << 40
-
-    package var region = "us-east-1"
-    /// The location of the access key; if nil, there is no key, and objects cannot be stored.
-    package var credentials: BucketCredentials?
-    package var style = BucketStyle.path
-    /// The maximum size in bytes of an upload sent by a single PUT, and the size of the parts of larger uploads.
-    ///
-    /// Not a setting of the operator. Stores accept from 5 MiB to 5 GiB.
-    package var partSize: Int64 = 1 << 30
-    /// How long to wait before each repetition of a request that sends a part, or starts or completes the object.
-    ///
-    /// Not a setting of the operator.
-    package var pauses: [Duration] = [.seconds(1), .seconds(2), .seconds(4), .seconds(8)]
-    /// Fields of each object in addition to those that describe its content.
-    package var fields: [HTTPField] = []
-
-    /// Creates the default settings.
-    package init() {}
-}
-
-/// The location of a bucket's access key.
-package enum BucketCredentials: Sendable, Equatable {
-    /// A file of two or three lines, or a credentials file of the AWS tools.
-    case file(String)
-    /// `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` and, for a temporary key, `AWS_SESSION_TOKEN`.
-    case environment
-
-    package var file: String? { if case .file(let path) = self { path } else { nil } }
-}
-
-/// How requests name their bucket (Amazon S3, virtual hosting of general purpose buckets).
-package enum BucketStyle: String, Sendable, CaseIterable {
-    /// The bucket's name is the first segment of the path.
-    case path
-    /// The bucket's name is the first label of the host name.
-    case virtualHost = "virtual-host"
+    /// Compares the texts, which differ for different targets.
+    package static func == (one: Self, other: Self) -> Bool { one.text == other.text }
 }
 
 /// Which requests use a kept connection.
@@ -97,7 +42,7 @@ package struct UpstreamTargetError: Error, Sendable, Equatable {
 
 /// One upstream and its limits.
 package struct UpstreamSettings: Sendable, Equatable {
-    /// The targets, at least one, tried in this order; a directory or a bucket must be the only one.
+    /// The targets, at least one, tried in this order; a store must be the only one.
     package var targets: [UpstreamTarget]
     /// The maximum time to connect to one target, including the TLS handshake.
     package var connectTimeout: Duration
@@ -108,18 +53,16 @@ package struct UpstreamSettings: Sendable, Equatable {
     /// Whether the setting `timeout` gives all three timeouts, as for a webhook.
     package var hasOneTimeout = false
     package var reuse = ConnectionReuse.safe
-    /// The PEM file of the trusted authorities for https; nil means those of the system.
-    package var certificateAuthority: String?
-    /// The PEM file of the client certificate; nil if the gateway presents none.
-    package var clientCertificate: String?
-    /// The PEM file of the client certificate's key; nil if `clientCertificate` contains it.
-    package var clientKey: String?
-    /// The meaning of the application's redirects; ignored for a directory or a bucket.
+    package var tls = TLSFiles()
+    /// The meaning of the application's redirects; ignored for a store.
     package var redirects = RedirectRules()
     /// The settings for a bucket; ignored if the target is not a bucket.
     package var bucket = BucketSettings()
 
-    package var isBucket: Bool { if case .bucket? = targets.first { true } else { false } }
+    /// The store that is the upstream; nil if the upstream is an application.
+    package var store: (any Store)? { targets.first?.store }
+    /// The store that is the upstream, if it is on a server.
+    package var serverStore: (any ServerStore)? { store as? any ServerStore }
 
     /// The authorities of the targets over HTTP.
     package var hosts: [String] {
@@ -129,25 +72,17 @@ package struct UpstreamSettings: Sendable, Equatable {
         }
     }
 
-    package var stores: Bool { targets.first?.standsAlone ?? false }
-
     /// Creates settings with the product's defaults.
     package init(
         targets: [UpstreamTarget],
         connectTimeout: Duration = .seconds(10),
         stallTimeout: Duration = .seconds(60),
-        responseTimeout: Duration = .seconds(300),
-        certificateAuthority: String? = nil,
-        clientCertificate: String? = nil,
-        clientKey: String? = nil
+        responseTimeout: Duration = .seconds(300)
     ) {
         self.targets = targets
         self.connectTimeout = connectTimeout
         self.stallTimeout = stallTimeout
         self.responseTimeout = responseTimeout
-        self.certificateAuthority = certificateAuthority
-        self.clientCertificate = clientCertificate
-        self.clientKey = clientKey
     }
 }
 
@@ -171,28 +106,22 @@ extension UpstreamTarget {
             guard path.utf8.count < 108 else {
                 throw .init(reason: "unix: the socket's path is longer than 107 bytes")
             }
-        } else if let path = text.dropping(prefix: "directory:") {
-            self = .directory(
-                path: try Self.absolute(path, scheme: "directory", example: "/srv/incoming")
-            )
         } else if let scheme = ["http://", "https://"].first(where: text.hasPrefix) {
             self = .http(base: try Self.base(scheme, text.dropFirst(scheme.count)))
-        } else if let address = text.dropping(prefix: "s3:") {
-            self = .bucket(try BucketAddress(address))
+        } else if let kind = Self.stores.first(where: { text.hasPrefix("\($0.scheme):") }) {
+            self = .store(try kind.init(address: text.dropFirst(kind.scheme.utf8.count + 1)))
         } else {
-            throw .init(
-                reason: "it must begin with http://, https://, unix:, directory: or s3:"
-            )
+            let schemes = ["http://", "https://", "unix:"] + Self.stores.map { "\($0.scheme):" }
+            let others = schemes.dropLast().joined(separator: ", ")
+            throw .init(reason: "it must begin with \(others) or \(schemes[schemes.count - 1])")
         }
     }
 
-    /// The target as written in the settings.
     package var text: String {
         switch self {
         case .http(let base): base
         case .unix(let path): "unix:\(path)"
-        case .directory(let path): "directory:\(path)"
-        case .bucket(let address): address.text
+        case .store(let store): store.text
         }
     }
 
@@ -202,8 +131,8 @@ extension UpstreamTarget {
     package var place: String {
         switch self {
         case .http(let base): UpstreamLocation(base: base).origin
-        case .unix, .directory: text
-        case .bucket(let address): UpstreamLocation(base: address.endpoint).origin
+        case .unix: text
+        case .store(let store): store.place
         }
     }
 
@@ -215,12 +144,12 @@ extension UpstreamTarget {
         guard !others.contains(self) else {
             throw .init(reason: "this target is listed twice")
         }
-        guard others.isEmpty || !(others + [self]).contains(where: \.standsAlone) else {
+        guard others.isEmpty || !(others + [self]).contains(where: { $0.store != nil }) else {
             throw .init(reason: "a directory or a bucket must be the only target of its route")
         }
     }
 
-    private static func absolute(
+    static func absolute(
         _ path: Substring,
         scheme: String,
         example: String
@@ -233,7 +162,7 @@ extension UpstreamTarget {
         return String(path)
     }
 
-    fileprivate static func base(
+    static func base(
         _ scheme: String,
         _ rest: Substring
     ) throws(UpstreamTargetError) -> String {
@@ -298,63 +227,6 @@ extension UpstreamTarget {
     }
 }
 
-extension BucketAddress {
-    /// Parses `http[s]://host[:port]/bucket[/prefix]`, and percent-decodes the prefix.
-    fileprivate init(_ text: Substring) throws(UpstreamTargetError) {
-        let example = "s3:https://s3.eu-central-1.amazonaws.com/bucket/incoming"
-        guard let scheme = ["http://", "https://"].first(where: text.hasPrefix) else {
-            throw .init(reason: "s3: requires the URL of a bucket, as in \(example)")
-        }
-        let base = try UpstreamTarget.base(scheme, text.dropFirst(scheme.count))
-        let segments = base.dropFirst(scheme.count)
-            .split(separator: "/", omittingEmptySubsequences: false)
-        guard segments.count > 1 else {
-            throw .init(reason: "s3: requires a bucket after the host, as in \(example)")
-        }
-        endpoint = scheme + segments[0]
-        name = String(segments[1])
-        // Stores other than Amazon's allow more names, so all these names are accepted.
-        guard (3...255).contains(name.utf8.count),
-            name.utf8.allSatisfy({ $0.isUnreserved && $0 != UInt8(ascii: "~") }),
-            name.utf8.first?.isAlphanumeric ?? false
-        else {
-            throw .init(
-                reason: "s3: '\(name)' is not a bucket name; use 3 to 255 letters, digits, dots, "
-                    + "hyphens and underscores, and separate a prefix with a slash"
-            )
-        }
-        var decoded: [String] = []
-        for segment in segments.dropFirst(2) {
-            let bytes = PercentText.decode(segment.utf8)
-            guard let text = String(validating: bytes, as: UTF8.self), !text.hasControlCharacters,
-                !text.contains("/"), !["", ".", ".."].contains(text)
-            else {
-                throw .init(
-                    reason:
-                        "s3: the parts of a prefix must be separated by single slashes, must not be . or .., "
-                        + "and must be UTF-8 without control characters"
-                )
-            }
-            decoded.append(text)
-        }
-        prefix = decoded.joined(separator: "/")
-        guard prefix.utf8.count <= Self.maximumPrefixSize else {
-            throw .init(reason: "s3: the prefix is longer than \(Self.maximumPrefixSize) bytes")
-        }
-    }
-
-    /// The maximum size of a prefix in bytes.
-    ///
-    /// A key has at most 1024 bytes, and a slash, the upload's ID, a hyphen and a name of up to 100 bytes follow the
-    /// prefix.
-    private static let maximumPrefixSize = 1024 - 26 - 100 - 2
-
-    package var text: String {
-        let path = [name] + prefix.split(separator: "/").map { PercentText.encode(String($0)) }
-        return "s3:\(endpoint)/\(path.joined(separator: "/"))"
-    }
-}
-
 struct UpstreamLocation {
     /// The name in log messages.
     let name: String
@@ -369,6 +241,15 @@ struct UpstreamLocation {
     /// The path of the unix socket; nil for TCP.
     let socket: String?
     let isSecure: Bool
+
+    /// The location of a target; nil for a store.
+    init?(_ target: UpstreamTarget) {
+        switch target {
+        case .http(let base): self.init(base: base)
+        case .unix(let path): self.init(base: "http://localhost", socket: path)
+        case .store: return nil
+        }
+    }
 
     init(base: String, socket: String? = nil) {
         isSecure = base.hasPrefix("https://")

@@ -1,6 +1,7 @@
 // The route settings that test the gate; a test fails until every key of `RouteSettings.keys` has a value here.
 
 import HTTPTypes
+import SpoolgateCurl
 import SpoolgatePosix
 import SpoolgateSpool
 import SpoolgateUploadProtocol
@@ -49,9 +50,9 @@ struct GateSetting: Sendable {
         row("timeouts.stall", \.upstream.stallTimeout, .seconds(30)),
         row("timeouts.response", \.upstream.responseTimeout, .seconds(30)),
         row("reuse", \.upstream.reuse, .always),
-        row("tls.ca", \.upstream.certificateAuthority, "/ca"),
-        row("tls.certificate", \.upstream.clientCertificate, "/c"),
-        row("tls.key", \.upstream.clientKey, "/k"),
+        row("tls.ca", \.upstream.tls.authorities, "/ca"),
+        row("tls.certificate", \.upstream.tls.certificate, "/c"),
+        row("tls.key", \.upstream.tls.key, "/k"),
         row("s3.region", \.upstream.bucket.region, "eu-1"),
         [GateSetting("s3.credentials") { $0.upstream.bucket.credentials = .file($1.credentials) }],
         row("s3.style", \.upstream.bucket.style, .virtualHost),
@@ -108,9 +109,9 @@ struct GateSetting: Sendable {
         row("credential-fields", \.fields.credentialFields, [.authorization, .made("x-key")]),
         [GateSetting("authorize.url") { $0.authorization.url = $1.authorizer }],
         row("authorize.timeout", \.authorization.timeout, .seconds(30)),
-        row("authorize.tls.ca", \.authorization.certificateAuthority, "/ca"),
-        row("authorize.tls.certificate", \.authorization.clientCertificate, "/c"),
-        row("authorize.tls.key", \.authorization.clientKey, "/k"),
+        row("authorize.tls.ca", \.authorization.tls.authorities, "/ca"),
+        row("authorize.tls.certificate", \.authorization.tls.certificate, "/c"),
+        row("authorize.tls.key", \.authorization.tls.key, "/k"),
         row("inspect.command", \.inspection.command, ["/bin/true"]),
         row("inspect.timeout", \.inspection.timeout, .seconds(60)),
         row("cors.origins", \.crossOrigin.origins, ["https://a.test"]),
@@ -122,8 +123,7 @@ struct GateSetting: Sendable {
 extension RouteSettings {
     /// Whether the upstream receives only complete uploads.
     var needsWhole: Bool {
-        let isStore = upstream.targets.first?.standsAlone ?? false
-        return isStore || form != .body || digest != nil || reply == .accepted
+        upstream.store != nil || form != .body || digest != nil || reply == .accepted
             || !inspection.command.isEmpty
     }
 }

@@ -5,6 +5,7 @@
 
 import Glibc
 import HTTPTypes
+import SpoolgateCurl
 import SpoolgateUploadProtocol
 import SpoolgateUpstream
 
@@ -36,12 +37,9 @@ enum Deliverer {
         let file = open(arguments[1], O_RDONLY | O_CLOEXEC)
         guard file >= 0 else { throw BenchFailure(call: "open", on: arguments[1]) }
         let length = try fileLength(arguments[1])
-        let upstream = Upstream(
-            UpstreamSettings(
-                targets: [try UpstreamTarget(arguments[0])],
-                certificateAuthority: arguments.count > 3 ? arguments[3] : nil
-            )
-        )
+        var settings = UpstreamSettings(targets: [try UpstreamTarget(arguments[0])])
+        settings.tls.authorities = arguments.count > 3 ? arguments[3] : nil
+        let upstream = Upstream(settings)
         var lines = ""
         for number in 0..<count {
             let sink = CountingSink()

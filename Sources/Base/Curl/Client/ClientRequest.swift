@@ -36,9 +36,7 @@ package struct ClientRequest {
     package var netrc: String?
     // `usesProxies` to `socket` are as in `CurlEndpoint`.
     package var usesProxies = false
-    package var certificateAuthority: String?
-    package var clientCertificate: String?
-    package var clientKey: String?
+    package var tls = TLSFiles()
     package var wantsNewestTLS = false
     package var socket: String?
     /// Called for each piece of the final response's content; returns false to end the transfer.

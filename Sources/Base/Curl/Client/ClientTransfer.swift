@@ -111,9 +111,7 @@ package final class ClientTransfer: CurlTransfer {
             connectTimeout: request.timeout
         )
         endpoint.offersHTTP2 = request.version == .http2
-        endpoint.certificateAuthority = request.certificateAuthority
-        endpoint.clientCertificate = request.clientCertificate
-        endpoint.clientKey = request.clientKey
+        endpoint.tls = request.tls
         endpoint.wantsNewestTLS = request.wantsNewestTLS
         endpoint.usesProxies = request.usesProxies
         try options.setEndpoint(endpoint)

@@ -190,7 +190,7 @@ extension Descriptor {
     ///
     /// Any number of descriptions can have marks on a file, independently of the lock.
     package borrowing func setMark(
-        _ isSet: Bool,
+        to isSet: Bool,
         subject: @autoclosure () -> String
     ) throws(SystemError) {
         try SystemError.check(spoolgate_set_mark(number, isSet ? 1 : 0), "fcntl", on: subject())

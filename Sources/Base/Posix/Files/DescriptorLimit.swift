@@ -21,11 +21,8 @@ package enum DescriptorLimit {
 
     /// The number of this process's open descriptors, or 0 if unknown.
     package static var open: Int {
-        guard let directory = opendir("/proc/self/fd") else { return 0 }
-        defer { closedir(directory) }
-        var count = 0
-        while readdir(directory) != nil { count += 1 }
-        // Excludes ".", ".." and the directory's own descriptor.
-        return max(0, count - 3)
+        guard let names = try? Directory(path: "/proc/self/fd").names() else { return 0 }
+        // Two of them are this function's own.
+        return max(0, names.count - 2)
     }
 }

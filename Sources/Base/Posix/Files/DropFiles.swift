@@ -171,6 +171,17 @@ package struct DropFiles: ~Copyable {
         }
     }
 
+    /// The reason why a file was not stored, with the fix.
+    package static func reason(of error: any Error) -> String {
+        switch error {
+        case let error as SystemError where error.isFull: "\(error); \(error.roomRemedy)"
+        case let error as SystemError:
+            "\(error); check that the directory exists and this user may write to it"
+        case let error as DropContentError: "cannot read the content: \(error.underlying)"
+        default: "\(error)"
+        }
+    }
+
     /// Returns the name of an incomplete file.
     private static func temporary(for name: String) -> String { ".\(name).part" }
 

@@ -65,10 +65,14 @@ package struct Signals: Sendable {
     ///
     /// `next` receives a blocked signal even if the signal is ignored.
     package static func isIgnored(_ signal: Signal) -> Bool {
+        unsafeBitCast(disposition(of: signal).__sigaction_handler.sa_handler, to: Int.self)
+            == unsafeBitCast(SIG_IGN, to: Int.self)
+    }
+
+    private static func disposition(of signal: Signal) -> sigaction {
         var action = sigaction()
         sigaction(signal.number, nil, &action)
-        return unsafeBitCast(action.__sigaction_handler.sa_handler, to: Int.self)
-            == unsafeBitCast(SIG_IGN, to: Int.self)
+        return action
     }
 
     /// Waits for and returns the next signal.
@@ -88,12 +92,7 @@ package struct Signals: Sendable {
 
     /// Calls `body`, which may install signal handlers, then restores the dispositions of `Signal` and ignores SIGPIPE.
     package static func keepingDispositions<R>(_ body: () -> R) -> R {
-        var before: [(Int32, sigaction)] = []
-        for signal in Signal.allCases {
-            var action = sigaction()
-            sigaction(signal.number, nil, &action)
-            before.append((signal.number, action))
-        }
+        let before = Signal.allCases.map { ($0.number, disposition(of: $0)) }
         let result = body()
         for (number, action) in before {
             var action = action

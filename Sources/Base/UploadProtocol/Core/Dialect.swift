@@ -90,7 +90,7 @@ package struct Dialect: Sendable, Equatable {
     static let newestLifetimeKey = "max-age"
 
     /// Returns the completeness that the completeness field states if its value is `isSet`.
-    func completeness(_ isSet: Bool) -> Completeness {
+    func completeness(isSet: Bool) -> Completeness {
         isSet == (completenessField == .uploadComplete) ? .complete : .incomplete
     }
 

@@ -120,7 +120,8 @@ package struct ResponseBuilder: ResponseWording {
         }
         appendVersion(to: &fields)
         append(.complete, offset: offset, to: &fields)
-        let misleads = isSegmented && dialect.repeatsAfterError && head.status.misleads(isSuccess)
+        let misleads =
+            isSegmented && dialect.repeatsAfterError && head.status.misleads(isSuccess: isSuccess)
         guard misleads || mustNotRepeat(after: head.status) else {
             return FinalHead(head: ResponseHead(status: head.status, fields: fields))
         }
@@ -200,7 +201,7 @@ package struct ResponseBuilder: ResponseWording {
     ) {
         fields.append(
             dialect.completenessField,
-            dialect.completeness(true) == completeness ? "?1" : "?0"
+            dialect.completeness(isSet: true) == completeness ? "?1" : "?0"
         )
         if let offset { fields.append(.uploadOffset, String(offset)) }
     }
@@ -233,7 +234,7 @@ extension HTTPResponse.Status {
     var accepts: Bool { (200..<300).contains(code) || (301...303).contains(code) }
 
     /// Whether a client could take the status for success, although the upstream has not accepted the upload.
-    func misleads(_ isSuccess: Bool) -> Bool { code < 400 && !(isSuccess && accepts) }
+    func misleads(isSuccess: Bool) -> Bool { code < 400 && !(isSuccess && accepts) }
 
     /// Whether tus clients, above all tus-js-client with either protocol, upload everything again after this status.
     var mayBeRepeated: Bool { [409, 423, 429].contains(code) || code >= 500 }

@@ -100,17 +100,9 @@ package struct UploadResources: Sendable, Equatable {
     }
 
     /// Whether a text is a node name: 1 to 8 lower-case letters and digits, shorter than any identifier.
-    package static func isNode(_ text: some Sequence<UInt8>) -> Bool {
-        var count = 0
-        for byte in text {
-            count += 1
-            switch byte {
-            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "0")...UInt8(ascii: "9"):
-                if count > 8 { return false }
-            default: return false
-            }
-        }
-        return count > 0
+    package static func isNode(_ text: some Collection<UInt8>) -> Bool {
+        !text.isEmpty && text.prefix(9).count < 9
+            && text.allSatisfy { $0.isDigit || (0x61...0x7a).contains($0) }
     }
 
     package static let allowedMethods = "HEAD, GET, PATCH, DELETE, OPTIONS"

@@ -92,37 +92,38 @@ package enum UploadRequest: Sendable, Equatable {
         limits: UploadLimits
     ) {
         let match = resources.match(target: head.target)
-        if dialect.family == .tus {
-            self.init(tus: head, match, limits: limits)
-            return
+        do throws(Refusal) {
+            self =
+                dialect.family == .tus
+                ? try Self.tus(head, match, limits)
+                : try Self.ietf(head, match, dialect, limits)
+        } catch {
+            self = .refused(error)
         }
+    }
+
+    private static func ietf(
+        _ head: RequestHead,
+        _ match: UploadResources.Match,
+        _ dialect: Dialect,
+        _ limits: UploadLimits
+    ) throws(Refusal) -> UploadRequest {
         switch match {
-        case .resource(let id):
-            self.init(on: id, head, dialect: dialect)
-            return
+        case .resource(let id): return try onResource(id, head, dialect)
         case .status(let id):
-            let isLook = head.method == .get || head.method == .head
-            self = isLook ? .status(id) : .refused(.statusMethodNotAllowed)
-            return
+            guard [.get, .head].contains(head.method) else { throw .statusMethodNotAllowed }
+            return .status(id)
         case .elsewhere(let match):
-            self.init(elsewhere: match, Self.isAppend(head) ? .patch : head.method)
-            return
-        case .malformed:
-            self = .refused(.unknownUpload)
-            return
-        case .none:
-            break
+            return try elsewhere(match, isAppend(head) ? .patch : head.method)
+        case .malformed: throw .unknownUpload
+        case .none: break
         }
         let fields = UploadFields(head.fields, dialect: dialect)
         // An append to a path that is no upload resource must not become a new upload.
-        let isAppend = fields.hasPartialMediaType && Self.isAppend(head)
-        if let completeness = fields.completeness, !isAppend,
-            Self.uploadMethods.contains(head.method)
-        {
-            self.init(creation: completeness, fields, head, dialect: dialect, limits: limits)
-        } else {
-            self.init(unclaimed: head, limits: limits, isPart: fields.hasContentRange)
-        }
+        guard let completeness = fields.completeness, uploadMethods.contains(head.method),
+            !(fields.hasPartialMediaType && isAppend(head))
+        else { return try unclaimed(head, limits, isPart: fields.hasContentRange) }
+        return try creation(completeness, fields, head, dialect, limits)
     }
 
     fileprivate static let uploadMethods: [HTTPRequest.Method] = [.post, .put, .patch]
@@ -133,24 +134,37 @@ package enum UploadRequest: Sendable, Equatable {
     ///
     /// Invariant: a request that the upstream may treat as an upload is an upload here, regardless of its other fields.
     /// Pass false for `isPart` if the request has no `Content-Range`.
-    init(unclaimed head: RequestHead, limits: UploadLimits, isPart: Bool = true) {
+    static func unclaimed(
+        _ head: RequestHead,
+        _ limits: UploadLimits,
+        isPart: Bool = true
+    ) throws(Refusal) -> UploadRequest {
         if head.mayBeUpload {
-            self.init(ordinary: head, isMarked: false, limits: limits, isPart: isPart)
-        } else if let refusal = limits.refusal(ofSize: head.contentLength.count) {
-            self = .refused(refusal.ofOrdinaryRequest)
-        } else {
-            self = head.method == .options ? .options : .passThrough
+            return try ordinary(head, limits, isMarked: false, isPart: isPart)
         }
+        if let refusal = limits.refusal(ofSize: head.contentLength.count) {
+            throw refusal.ofOrdinaryRequest
+        }
+        return head.method == .options ? .options : .passThrough
     }
 
     /// Classifies a tus request that the upstream handles (setting `tus: pass`).
     ///
     /// The limits apply to the size of the whole upload if the request states the size.
     package init(passed head: RequestHead, limits: UploadLimits) {
-        guard head.mayBeUpload else {
-            self.init(unclaimed: head, limits: limits)
-            return
+        do throws(Refusal) {
+            self =
+                head.mayBeUpload
+                ? try Self.passed(head, limits) : try Self.unclaimed(head, limits)
+        } catch {
+            self = .refused(error)
         }
+    }
+
+    private static func passed(
+        _ head: RequestHead,
+        _ limits: UploadLimits
+    ) throws(Refusal) -> UploadRequest {
         func number(_ name: HTTPField.Name) -> Int64 {
             max(0, head.fields[name].flatMap { Int64($0) } ?? 0)
         }
@@ -158,10 +172,9 @@ package enum UploadRequest: Sendable, Equatable {
         let (end, exceeds) = number(.uploadOffset)
             .addingReportingOverflow(head.contentLength.count ?? 0)
         if let refusal = limits.refusal(ofSize: exceeds ? .max : max(length, end)) {
-            self = .refused(refusal.ofOrdinaryRequest)
-            return
+            throw refusal.ofOrdinaryRequest
         }
-        self = .passedUpload(
+        return .passedUpload(
             room: limits.maxSize - number(.uploadOffset),
             length: length > 0 ? length : head.contentLength.count
         )
@@ -172,19 +185,20 @@ package enum UploadRequest: Sendable, Equatable {
         UploadFields(head.fields, dialect: dialect).completeness == .incomplete
     }
 
-    private init(on id: UploadID, _ head: RequestHead, dialect: Dialect) {
+    private static func onResource(
+        _ id: UploadID,
+        _ head: RequestHead,
+        _ dialect: Dialect
+    ) throws(Refusal) -> UploadRequest {
         let fields = UploadFields(head.fields, dialect: dialect)
         switch head.method {
-        case .head, .get:
-            self = fields.strayRefusal(dialect).map { .refused($0) } ?? .offsetRetrieval(id)
-        case .delete:
-            self = fields.strayRefusal(dialect).map { .refused($0) } ?? .cancellation(id)
-        case .options:
-            self = .resourceOptions(id)
-        case _ where Self.isAppend(head):
-            self.init(appendTo: id, fields, head.contentLength, dialect: dialect)
-        default:
-            self = .refused(.methodNotAllowed)
+        case .head, .get, .delete:
+            if let refusal = fields.strayRefusal(dialect) { throw refusal }
+            return head.method == .delete ? .cancellation(id) : .offsetRetrieval(id)
+        case .options: return .resourceOptions(id)
+        case _ where isAppend(head):
+            return .append(id, try Append(fields, head.contentLength, dialect))
+        default: throw .methodNotAllowed
         }
     }
 
@@ -194,105 +208,86 @@ package enum UploadRequest: Sendable, Equatable {
     }
 
     /// Classifies a request on another node's resource by its effective method.
-    init(elsewhere match: UploadResources.Match, _ method: HTTPRequest.Method) {
+    static func elsewhere(
+        _ match: UploadResources.Match,
+        _ method: HTTPRequest.Method
+    ) throws(Refusal) -> UploadRequest {
         guard case .resource = match, [.patch, .head, .get, .delete].contains(method) else {
-            self = .refused(.otherNode)
-            return
+            throw .otherNode
         }
-        self = .elsewhere
+        return .elsewhere
     }
 
-    private init(
-        appendTo id: UploadID,
-        _ fields: UploadFields,
-        _ contentLength: ContentLength,
-        dialect: Dialect
-    ) {
-        guard fields.hasPartialMediaType || !dialect.requiresPartialMediaType else {
-            self = .refused(.wrongMediaType)
-            return
-        }
-        guard let offset = fields.offset else {
-            self = .refused(.missingOffset)
-            return
-        }
-        guard let completeness = fields.completeness ?? dialect.omittedCompleteness else {
-            self = .refused(.missingCompleteness)
-            return
-        }
-        self = .append(
-            id,
-            Append(
-                offset: offset,
-                completeness: dialect.meaning(of: completeness),
-                length: fields.length,
-                contentLength: contentLength
-            )
-        )
-    }
-
-    private init(ordinary head: RequestHead, isMarked: Bool, limits: UploadLimits, isPart: Bool) {
+    private static func ordinary(
+        _ head: RequestHead,
+        _ limits: UploadLimits,
+        isMarked: Bool,
+        isPart: Bool
+    ) throws(Refusal) -> UploadRequest {
         let length = isPart ? head.representationLength : head.contentLength.count
-        self =
-            limits.refusal(ofSize: length).map { .refused($0.ofOrdinaryRequest) }
-            ?? .ordinaryUpload(isMarked: isMarked)
+        if let refusal = limits.refusal(ofSize: length) { throw refusal.ofOrdinaryRequest }
+        return .ordinaryUpload(isMarked: isMarked)
     }
 
-    private init(
-        creation stated: Completeness,
+    private static func creation(
+        _ stated: Completeness,
         _ fields: UploadFields,
         _ head: RequestHead,
-        dialect: Dialect,
-        limits: UploadLimits
-    ) {
+        _ dialect: Dialect,
+        _ limits: UploadLimits
+    ) throws(Refusal) -> UploadRequest {
         var completeness = dialect.meaning(of: stated)
         var length = fields.length
         if fields.hasContentRange {
             // A part of another representation cannot be a resumable upload.
-            if completeness == .complete {
-                self.init(ordinary: head, isMarked: true, limits: limits, isPart: true)
-            } else {
-                self = .refused(.partNotResumable)
-            }
-            return
+            guard completeness == .complete else { throw .partNotResumable }
+            return try ordinary(head, limits, isMarked: true, isPart: true)
         }
         if case .known(let count) = head.contentLength {
             if completeness == .complete, count < limits.minSize, length == nil || length == count {
-                self.init(ordinary: head, isMarked: true, limits: limits, isPart: false)
-                return
+                return try ordinary(head, limits, isMarked: true, isPart: false)
             }
             completeness = completeness.resolved(reachesLength: count == length)
-            if let refusal = UploadRequest.refusal(
-                of: count,
-                completeness,
-                length: length,
-                limits: limits
-            ) {
-                self = .refused(refusal)
-                return
-            }
+            try check(count, completeness, length: length, limits)
             if completeness == .complete { length = count }
         }
-        if let refusal = limits.refusal(ofSize: length) {
-            self = .refused(refusal)
-            return
-        }
-        self = .creation(Creation(completeness: completeness, length: length))
+        if let refusal = limits.refusal(ofSize: length) { throw refusal }
+        return .creation(Creation(completeness: completeness, length: length))
     }
 
-    /// Returns the refusal of a creation with `count` bytes of content, or nil if the creation is allowed.
-    private static func refusal(
-        of count: Int64,
+    /// Checks a creation with `count` bytes of content.
+    private static func check(
+        _ count: Int64,
         _ completeness: Completeness,
         length: Int64?,
-        limits: UploadLimits
-    ) -> Refusal? {
-        if let refusal = limits.refusal(ofSize: count) { return refusal }
+        _ limits: UploadLimits
+    ) throws(Refusal) {
+        if let refusal = limits.refusal(ofSize: count) { throw refusal }
         if let length, completeness == .complete, count != length {
-            return .lengthChanged(known: length, stated: count)
+            throw .lengthChanged(known: length, stated: count)
         }
-        if let length, count > length { return .lengthExceeded(length: length) }
-        return limits.refusal(ofContent: count)
+        if let length, count > length { throw .lengthExceeded(length: length) }
+        if let refusal = limits.refusal(ofContent: count) { throw refusal }
+    }
+}
+
+extension UploadRequest.Append {
+    fileprivate init(
+        _ fields: UploadFields,
+        _ contentLength: ContentLength,
+        _ dialect: Dialect
+    ) throws(Refusal) {
+        guard fields.hasPartialMediaType || !dialect.requiresPartialMediaType else {
+            throw .wrongMediaType
+        }
+        guard let offset = fields.offset else { throw .missingOffset }
+        guard let completeness = fields.completeness ?? dialect.omittedCompleteness else {
+            throw .missingCompleteness
+        }
+        self.offset = offset
+        self.completeness = dialect.meaning(of: completeness)
+        length = fields.length
+        self.contentLength = contentLength
     }
 }
 
@@ -387,7 +382,9 @@ struct UploadFields {
         }
         offset = offsets.value.flatMap(StructuredField.integer(_:)).flatMap { $0 < 0 ? nil : $0 }
         length = lengths.value.flatMap(StructuredField.integer(_:)).flatMap { $0 < 0 ? nil : $0 }
-        completeness = markers.value.flatMap(StructuredField.boolean(_:)).map(dialect.completeness)
+        completeness = markers.value.flatMap(StructuredField.boolean(_:)).map(
+            dialect.completeness(isSet:)
+        )
         hasPartialMediaType =
             types.value.map { MediaType.of($0, is: UploadResources.partialMediaType) } ?? false
     }

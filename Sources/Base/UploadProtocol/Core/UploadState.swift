@@ -2,9 +2,8 @@
 //
 // UploadRequest classifies a request, the state decides, the gateway carries out the decision, and ResponseBuilder
 // builds the response. No other code compares phases to choose a response. `row` (UploadState+Table.swift) has the decisions
-// by phase and kind of request, `phase(after:in:)` the transitions with other causes. ARCHITECTURE.md shows the first
-// and docs/STATES.md the second; a test compares them. Decisions store refusals indirectly, because refusals are rare
-// and large. Pure.
+// by phase and kind of request. ARCHITECTURE.md shows them, and docs/STATES.md the transitions with other causes; tests
+// compare them. Decisions store refusals indirectly, because refusals are rare and large. Pure.
 //
 // The rules:
 //
@@ -271,41 +270,5 @@ package struct UploadState: Sendable, Equatable {
             if !overflow { end = min(end, last) }
         }
         return Ceiling(offset: end, isLength: end == length, length: length)
-    }
-
-    // MARK: Steps
-
-    /// Events that change the phase of an upload, other than a request's content.
-    package enum Step: String, Sendable, CaseIterable {
-        case attempt
-        /// The final response is stored: the upstream's, or that of a check before the attempt.
-        case response = "final response"
-        /// The delivery is due later, after a 202 or because an attempt failed and a retry is safe.
-        case postponed
-        /// The upstream did not respond, and a retry is not safe.
-        case silence = "no response"
-        /// The upload was refused after a 202 or after its client had disconnected, or it expired in the queue.
-        case failure
-        case hold
-        case requeue
-        /// Content that was never durable was lost.
-        case loss
-    }
-
-    /// Returns the phase after a step, or nil if the step is impossible.
-    package static func phase(after step: Step, in phase: Phase) -> Phase? {
-        switch (phase, step) {
-        case (.receiving, .attempt), (.deferred, .attempt): .delivering
-        case (.receiving, .response), (.deferred, .response), (.delivering, .response): .delivered
-        case (.receiving, .postponed), (.deferred, .postponed), (.delivering, .postponed): .deferred
-        case (.delivering, .silence): .indeterminate
-        case (.receiving, .failure), (.deferred, .failure), (.delivering, .failure): .failed
-        case (.deferred, .hold): .held
-        case (.deferred, .requeue), (.indeterminate, .requeue), (.failed, .requeue),
-            (.held, .requeue):
-            .deferred
-        case (.deferred, .loss): .receiving
-        default: nil
-        }
     }
 }

@@ -84,9 +84,12 @@ package struct DigestValues: Sendable, Equatable {
 
     /// The digests as a field value (RFC 9530 §2), or an empty text if there are no digests.
     package var fieldValue: String {
-        DigestAlgorithm.integrity.compactMap { algorithm in
-            values[algorithm].map { "\(algorithm.rawValue)=:\(Base64.encode($0)):" }
-        }.joined(separator: ", ")
+        DigestAlgorithm.integrity.compactMap(fieldValue).joined(separator: ", ")
+    }
+
+    /// The value of a field with one of the digests; nil if it is missing.
+    package func fieldValue(of algorithm: DigestAlgorithm) -> String? {
+        values[algorithm].map { "\(algorithm.rawValue)=:\(Base64.encode($0)):" }
     }
 
     fileprivate static func dictionary(

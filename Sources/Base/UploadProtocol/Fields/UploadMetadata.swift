@@ -16,13 +16,7 @@ package struct UploadMetadata: Sendable {
     /// than `maximumSize` bytes has no pairs.
     package init(_ fields: HTTPFields) {
         let text = fields[.uploadMetadata] ?? ""
-        self.init(text.utf8.count <= Self.maximumSize ? text : "")
-    }
-
-    /// The maximum size of the field in bytes, because it is parsed before its client is authorized.
-    static let maximumSize = 64 << 10
-
-    private init(_ text: String) {
+        guard text.utf8.count <= Self.maximumSize else { return }
         var keys: Set<String> = []
         for text in text.utf8.split(separator: UInt8(ascii: ",")) {
             // An invalid pair is ignored.
@@ -30,6 +24,9 @@ package struct UploadMetadata: Sendable {
             pairs.append(pair)
         }
     }
+
+    /// The maximum size of the field in bytes, because it is parsed before its client is authorized.
+    static let maximumSize = 64 << 10
 
     private struct PairFault: Error {
         var key: Substring?

@@ -120,7 +120,7 @@ package struct TusResponseBuilder: ResponseWording {
         location: String?
     ) -> FinalHead {
         var fields = start
-        let misleads = head.status.misleads(isSuccess)
+        let misleads = head.status.misleads(isSuccess: isSuccess)
         if head.status.code >= 400 || misleads {
             fields.append(contentsOf: head.fields.withoutCaching)
             guard misleads || head.status.mayBeRepeated else {

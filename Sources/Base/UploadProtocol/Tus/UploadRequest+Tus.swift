@@ -18,38 +18,28 @@ extension UploadRequest {
         return [.patch, .head, .delete].first { $0.rawValue == named.uppercased() } ?? head.method
     }
 
-    init(tus head: RequestHead, _ match: UploadResources.Match, limits: UploadLimits) {
-        if let refusal = Self.versionRefusal(head, match) {
-            self = .refused(refusal)
-            return
-        }
-        do throws(Refusal) {
-            switch (match, head.method) {
-            case (.malformed, _): throw .unknownUpload
-            case (.elsewhere(let match), let method): self.init(elsewhere: match, method)
-            case (.status(let id), .get), (.status(let id), .head): self = .status(id)
-            case (.status, _): throw .statusMethodNotAllowed
-            case (.resource(let id), .head), (.resource(let id), .get): self = .offsetRetrieval(id)
-            case (.resource(let id), .delete): self = .cancellation(id)
-            case (.resource(let id), .patch): self = .append(id, try Append(tus: head, limits))
-            case (.resource, _): throw .methodNotAllowed
-            case (.none, .post): self = try Self.creation(head, limits)
-            case (.none, .patch), (.none, .head), (.none, .delete): throw .unknownUpload
-            case (.none, _): self.init(unclaimed: head, limits: limits)
-            }
-        } catch {
-            self = .refused(error)
-        }
-    }
-
-    private static func versionRefusal(
+    static func tus(
         _ head: RequestHead,
-        _ match: UploadResources.Match
-    ) -> Refusal? {
+        _ match: UploadResources.Match,
+        _ limits: UploadLimits
+    ) throws(Refusal) -> UploadRequest {
         switch head.fields[.tusResumable] {
-        case Tus.version: nil
-        case nil where head.method == .head || head.method == .get: nil
-        default: .tusVersion
+        case Tus.version: break
+        case nil where head.method == .head || head.method == .get: break
+        default: throw .tusVersion
+        }
+        switch (match, head.method) {
+        case (.malformed, _): throw .unknownUpload
+        case (.elsewhere(let match), let method): return try elsewhere(match, method)
+        case (.status(let id), .get), (.status(let id), .head): return .status(id)
+        case (.status, _): throw .statusMethodNotAllowed
+        case (.resource(let id), .head), (.resource(let id), .get): return .offsetRetrieval(id)
+        case (.resource(let id), .delete): return .cancellation(id)
+        case (.resource(let id), .patch): return .append(id, try Append(tus: head, limits))
+        case (.resource, _): throw .methodNotAllowed
+        case (.none, .post): return try creation(head, limits)
+        case (.none, .patch), (.none, .head), (.none, .delete): throw .unknownUpload
+        case (.none, _): return try unclaimed(head, limits)
         }
     }
 
@@ -75,7 +65,7 @@ extension UploadRequest {
         default: throw .noTusLength
         }
         if let refusal = limits.refusal(ofSize: length) { throw refusal }
-        if let refusal = try refusal(ofContent: head, length: length, limits) { throw refusal }
+        if let refusal = refusal(ofContent: head, length: length, limits) { throw refusal }
         let mustBeEmpty = head.contentLength == .known(0) || !head.isOfTusContent
         // A checksum applies only to content.
         if !mustBeEmpty { try head.fields.checkChecksum() }
@@ -105,7 +95,7 @@ extension UploadRequest {
         ofContent head: RequestHead,
         length: Int64?,
         _ limits: UploadLimits
-    ) throws(Refusal) -> Refusal? {
+    ) -> Refusal? {
         guard head.contentLength != .known(0) else { return nil }
         // If the length is unknown, there may be no content.
         guard head.contentLength == .unknown || head.isOfTusContent else { return .tusMediaType }

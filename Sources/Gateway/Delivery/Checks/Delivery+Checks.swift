@@ -42,15 +42,10 @@ extension Delivery {
         let place = WaitingPlace(deliveries.admission, for: ticket)
         guard place.take() else {
             guard upload.isRecorded else { return .ended(place.refusal ?? .tooManyWait) }
-            return .ended(
-                try postpone(
-                    upload,
-                    reason: "too many waiting requests; check why the upstream or the "
-                        + "authorizer is slow",
-                    listener.isResumable ? listener.storingOnly : listener,
-                    reporting: .tooManyWait
-                )
-            )
+            let reason =
+                "too many waiting requests; check why the upstream or the authorizer is slow"
+            let listener = listener.isResumable ? listener.storingOnly : listener
+            return .ended(try postpone(upload, listener, reason, .tooManyWait))
         }
         defer { place.giveBack() }
         switch try clearance(of: upload, listener) {
@@ -62,19 +57,11 @@ extension Delivery {
             let waited = upload.completeSince.map {
                 deliveries.clock.confirmed.seconds - $0.seconds
             }
-            return .ended(
-                try postpone(
-                    upload,
-                    reason: reason,
-                    listener,
-                    retryAfter: waited.map { Int(max(0, $0)) },
-                    reporting: .notChecked(isKept: upload.isRecorded)
-                )
-            )
+            let pause = waited.map { Int(max(0, $0)) }
+            let refusal = Refusal.notChecked(isKept: upload.isRecorded)
+            return .ended(try postpone(upload, listener, reason, refusal, retryAfter: pause))
         case .decided(let result, let response, let reason, let message):
-            return .ended(
-                try refuse(upload, result, response, reason: reason, message, listener)
-            )
+            return .ended(try refuse(upload, result, response, reason: reason, message, listener))
         }
     }
 
@@ -99,23 +86,13 @@ extension Delivery {
         let stored = StoredResponse(head: response.head, content: response.content)
         switch decision {
         case .deferred, .deferredForClient, .held:
-            return try postpone(
-                upload,
-                reason: reason,
-                listener,
-                reporting: reason == Self.otherOwner
-                    ? .otherOwner
-                    : .credentialsRefused(response.head.fields[values: .wwwAuthenticate]),
-                lacksCredentials: true
-            )
+            let refusal =
+                reason == Self.otherOwner
+                ? Refusal.otherOwner
+                : .credentialsRefused(response.head.fields[values: .wwwAuthenticate])
+            return try postpone(upload, listener, reason, refusal, lacksCredentials: true)
         case .failed, .heldWithResponse:
-            try hold(
-                upload,
-                .failed,
-                reason: reason,
-                response: stored,
-                completing: listener.completing
-            )
+            try hold(upload, listener, .failed, reason, stored)
             deliveries.holdSizes.add(upload)
             journal.failed(upload, status: status, reason: reason)
         case .delivered, .refused:

@@ -4,6 +4,7 @@
 
 package import HTTPTypes
 import SpoolgateCrypto
+import SpoolgatePosix
 import SpoolgateSettings
 import SpoolgateTextFormats
 package import SpoolgateUploadProtocol
@@ -14,8 +15,10 @@ package struct UploadDigests {
     let values: DigestValues
 
     /// The digests in hexadecimal, with the names of their algorithms.
-    var texts: [(key: String, value: String)] {
-        DigestAlgorithm.integrity.compactMap { algorithm in
+    func texts(
+        _ isIncluded: (DigestAlgorithm) -> Bool = { _ in true }
+    ) -> [(key: String, value: String)] {
+        DigestAlgorithm.integrity.filter(isIncluded).compactMap { algorithm in
             values[algorithm].map { (algorithm.rawValue, Hexadecimal.text($0)) }
         }
     }
@@ -76,26 +79,20 @@ package struct DigestPlan {
 
     /// Adds `Repr-Digest` to the final response if the client asked for the field and the upstream sent none.
     func add(_ computed: DigestValues, in response: inout ResponseHead) {
-        guard let wanted, let bytes = computed[wanted], !response.fields.contains(.reprDigest)
-        else {
-            return
-        }
-        var values = DigestValues()
-        values[wanted] = bytes
-        response.fields[.reprDigest] = values.fieldValue
+        guard let value = wanted.flatMap(computed.fieldValue),
+            !response.fields.contains(.reprDigest)
+        else { return }
+        response.fields[.reprDigest] = value
     }
 
     /// Checks digest fields before the content is read.
     ///
     /// Returns nil if the fields are valid.
     package static func refusal(of fields: HTTPFields) -> Refusal? {
-        do throws(Refusal) {
+        Result { () throws(Refusal) in
             _ = try DigestValues(.reprDigest, in: fields)
             _ = try DigestValues(.contentDigest, in: fields)
-            return nil
-        } catch {
-            return error
-        }
+        }.failure
     }
 }
 

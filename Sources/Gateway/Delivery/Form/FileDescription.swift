@@ -15,7 +15,7 @@ struct FileDescription {
     let name: ClientFileName
     private let type: String
     private let length: Int64
-    private let digests: [(name: String, value: String)]
+    private let digests: [(key: String, value: String)]
     private let metadata: [(key: String, value: String)]
 
     init(_ creation: UploadCreation, length: Int64, _ digests: UploadDigests) {
@@ -29,11 +29,7 @@ struct FileDescription {
         // The upstream would parse a part of a multipart type as nested parts.
         self.type = MediaType.isMultipart(type) ? MediaType.any : type
         self.length = length
-        self.digests = DigestAlgorithm.integrity.compactMap { algorithm in
-            guard digests.plan.reported.contains(algorithm), let bytes = digests.values[algorithm]
-            else { return nil }
-            return (algorithm.rawValue, Hexadecimal.text(bytes))
-        }
+        self.digests = digests.texts { digests.plan.reported.contains($0) }
         self.metadata = metadata.others
     }
 
@@ -47,7 +43,7 @@ struct FileDescription {
         for field in settings.fromFields {
             if let value = creation.head.fields[field.source] { own.append((field.name, value)) }
         }
-        own += digests.map { ($0.name, $0.value) }
+        own += digests.map { ($0.key, $0.value) }
         if let coding { own.append(("content-encoding", coding)) }
         // A field that is missing in the request does not hide metadata, unless the authorizer has removed it.
         let copied = settings.fromFields.filter {
@@ -78,7 +74,7 @@ struct FileDescription {
         notice.add("content-type", type)
         if let coding { notice.add("content-encoding", coding) }
         notice.add("name", name.text)
-        for digest in digests { notice.add(digest.name, digest.value) }
+        for digest in digests { notice.add(digest.key, digest.value) }
         if let owner = creation.principal { notice.add("owner", owner.text) }
         if !metadata.isEmpty {
             let object = JSON.object(metadata.map { ($0.key, .string($0.value)) })

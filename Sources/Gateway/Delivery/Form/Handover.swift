@@ -39,21 +39,11 @@ struct Handover {
             )
             _ = try files.store(content, as: name, onProgress)
             try files.sync()
-        } catch let error as SystemError {
-            throw FormFailure(
-                reason: "cannot hand over \(path): \(error); "
-                    + (error.isFull
-                        ? error.roomRemedy
-                        : "check that the directory exists and this user may write to it"),
-                isFull: error.isFull
-            )
-        } catch let error as DropContentError {
-            throw FormFailure(
-                reason:
-                    "cannot hand over \(path): cannot read the content: \(error.underlying)"
-            )
         } catch {
-            throw FormFailure(reason: "cannot hand over \(path): \(error)")
+            throw FormFailure(
+                reason: "cannot hand over \(path): \(DropFiles.reason(of: error))",
+                isFull: (error as? SystemError)?.isFull ?? false
+            )
         }
     }
 
@@ -81,12 +71,7 @@ struct SigningKey {
         do throws(SystemError) {
             bytes = try SecretFile.read(file, limit: Self.limits.upperBound)
         } catch {
-            throw FormFailure(
-                reason: error.call == "stat"
-                    ? "\(file) is readable by others, writable by its group, or not a regular file; set its mode to "
-                        + "0600 or 0640"
-                    : "cannot read the key: \(error)"
-            )
+            throw FormFailure(reason: error.reason(ofSecret: "the key"))
         }
         if bytes.last == UInt8(ascii: "\n") { bytes.removeLast() }
         if bytes.last == UInt8(ascii: "\r") { bytes.removeLast() }
@@ -113,12 +98,7 @@ extension RouteSettings {
     /// The error in the file of the route's signing key; nil if the key is valid or the form needs no key.
     package var keyFault: String? {
         guard form == .path else { return nil }
-        do throws(FormFailure) {
-            _ = try SigningKey(path)
-            return nil
-        } catch {
-            return error.reason
-        }
+        return Result { () throws(FormFailure) in try SigningKey(path) }.failure?.reason
     }
 
     /// Removes handed-over files that have expired because the upstream did not respond with 2xx.

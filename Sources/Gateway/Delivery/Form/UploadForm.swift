@@ -33,45 +33,34 @@ struct UploadForm {
     /// - Throws: `FormFailure` if the file cannot be handed over or the signing key cannot be read.
     init(
         of upload: Upload,
-        on route: Route,
         completing: HTTPFields?,
         _ grant: Grant?,
         _ digests: UploadDigests,
-        correlation: HTTPField?,
-        time: WallTime,
+        by delivery: Delivery,
         onProgress: () -> Void
     ) throws(FormFailure) {
+        let route = delivery.route
         var head = upload.creation.head
         grant?.apply(to: &head)
-        var fields = Self.fields(
-            of: upload,
-            head,
-            on: route,
-            completing: completing,
-            correlation: correlation
-        )
+        var description: FileDescription {
+            var creation = upload.creation
+            creation.head = head
+            return FileDescription(creation, length: upload.offset, digests)
+        }
+        var fields = Self.fields(of: upload, head, by: delivery, completing: completing)
         let content: UpstreamContent
         var handover: Handover?
         switch route.form(for: head) {
         case .body:
             content = upload.upstreamContent
             if let algorithm = route.settings.digest { fields.add(digests.values, algorithm) }
-            if head.fields.contains(.uploadMetadata) {
-                UpstreamFields.add(
-                    UploadMetadata(head.fields),
-                    name: ClientFileName(target: head.target, fields: head.fields),
-                    in: &fields,
-                    granted: head.granted,
-                    policy: route.settings.fields
-                )
-            }
+            UpstreamFields.addMetadata(of: head, to: &fields, policy: route.settings.fields)
         case .multipart:
-            let description = Self.description(of: upload, head, digests)
             let multipart = description.multipart(route.settings.multipart)
             fields.describe(multipart.contentType)
             content = upload.upstreamContent.framed(multipart.before, multipart.after)
         case .path:
-            let description = Self.description(of: upload, head, digests)
+            let time = delivery.deliveries.clock.now
             let settings = route.settings.path
             let key = try SigningKey(settings)
             let placed = try Handover(upload.upstreamContent, description, settings, onProgress)
@@ -90,34 +79,24 @@ struct UploadForm {
             upload: upload.creation.id,
             survivesPowerCut: upload.creation.promise == .powerCut
         )
-        if route.settings.upstream.stores {
+        if route.settings.upstream.store != nil {
             request.facts = UploadFacts(
                 target: head.target,
                 fields: head.fields,
                 owner: upload.creation.principal?.text,
-                digests: digests.texts
+                digests: digests.texts()
             )
         }
         self.request = request
     }
 
-    private static func description(
-        of upload: Upload,
-        _ head: RequestHead,
-        _ digests: UploadDigests
-    ) -> FileDescription {
-        var creation = upload.creation
-        creation.head = head
-        return FileDescription(creation, length: upload.offset, digests)
-    }
-
     private static func fields(
         of upload: Upload,
         _ head: RequestHead,
-        on route: Route,
-        completing: HTTPFields?,
-        correlation: HTTPField?
+        by delivery: Delivery,
+        completing: HTTPFields?
     ) -> HTTPFields {
+        let route = delivery.route
         // Copies of the creation or the settings would retain dozens of references.
         let policy = route.settings.fields
         var fields = UpstreamFields.delivered(
@@ -142,7 +121,7 @@ struct UploadForm {
             &fields,
             policy: policy,
             via: route.gateway.via,
-            correlation: correlation
+            correlation: delivery.deliveries.current.settings.correlation(in: upload.creation.head)
         )
         return fields
     }
@@ -176,7 +155,7 @@ extension Route {
     ///
     /// True if the upload is inspected, or is delivered as a file, an object or a form.
     package func needsWhole(for creation: RequestHead) -> Bool {
-        inspection != nil || settings.upstream.stores || form(for: creation) != .body
+        inspection != nil || settings.upstream.store != nil || form(for: creation) != .body
     }
 
     /// The method of the request to the upstream: POST for forms, otherwise the client's method.
@@ -189,10 +168,10 @@ extension Route {
 
     /// Whether an upload may be sent again although the upstream may have received it completely.
     ///
-    /// True if the upstream honours the idempotency key, and for buckets, because no object is ever replaced. Otherwise
+    /// True if the upstream honours the idempotency key, and for stores on a server, which replace no object. Otherwise
     /// the method must be idempotent, and a request that changes something must be unconditional.
     package func mayRepeat(_ creation: RequestHead) -> Bool {
-        settings.honoursIdempotencyKey || settings.upstream.isBucket
+        settings.honoursIdempotencyKey || settings.upstream.serverStore != nil
             || method(for: creation).isRepeatable(with: creation.fields)
     }
 }
@@ -200,14 +179,11 @@ extension Route {
 extension HTTPFields {
     /// Adds a computed digest to `Repr-Digest`, unless the client sent one of the same algorithm.
     fileprivate mutating func add(_ digests: DigestValues, _ algorithm: DigestAlgorithm) {
-        guard let bytes = digests[algorithm] else { return }
+        guard let value = digests.fieldValue(of: algorithm) else { return }
         // `try?`: an invalid digest was refused earlier.
         let reported = try? DigestValues(.reprDigest, in: self)
         guard reported?[algorithm] == nil else { return }
-        var values = DigestValues()
-        values[algorithm] = bytes
-        let before = self[.reprDigest].map { "\($0), " } ?? ""
-        self[.reprDigest] = before + values.fieldValue
+        self[.reprDigest] = (self[.reprDigest].map { "\($0), " } ?? "") + value
     }
 
     /// Replaces the fields that describe the upload with those of a form.
@@ -317,15 +293,13 @@ extension Delivery {
         _ heartbeat: Heartbeat?
     ) throws(SpoolError) -> Refusal? {
         guard upload.state.phase == .receiving else { return nil }
-        let checked = try checkDigests(
+        return try checkDigests(
             of: upload,
             for: .resource,
             completing: completing,
             reported: [],
             heartbeat
-        )
-        guard case .failure(let refusal) = checked else { return nil }
-        return refusal
+        ).failure
     }
 }
 

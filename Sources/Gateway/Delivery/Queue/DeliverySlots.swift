@@ -11,22 +11,8 @@ import SpoolgateUpstream
 /// The maximum number of concurrent attempts, and the target of each route.
 package struct DeliveryBounds: Sendable {
     let total: Int
-    private let byRoute: [String: Int]
-    private let targets: [String: String]
-
-    init(_ settings: Settings) {
-        self.init(
-            total: settings.maximumDeliveries,
-            byRoute: settings.routes.compactMapValues(\.queue.maximumConcurrent),
-            targets: settings.routes.compactMapValues(\.upstream.targets.first?.place)
-        )
-    }
-
-    init(total: Int, byRoute: [String: Int] = [:], targets: [String: String] = [:]) {
-        self.total = total
-        self.byRoute = byRoute
-        self.targets = targets
-    }
+    var byRoute: [String: Int] = [:]
+    var targets: [String: String] = [:]
 
     func ofRoute(_ name: String) -> Int { byRoute[name] ?? total }
 
@@ -37,6 +23,16 @@ package struct DeliveryBounds: Sendable {
 
     func user(ofRoute name: String, for client: ClientName) -> SlotUser {
         SlotUser(target: target(ofRoute: name), route: name, client: client)
+    }
+}
+
+extension DeliveryBounds {
+    init(_ settings: Settings) {
+        self.init(
+            total: settings.maximumDeliveries,
+            byRoute: settings.routes.compactMapValues(\.queue.maximumConcurrent),
+            targets: settings.routes.compactMapValues(\.upstream.targets.first?.place)
+        )
     }
 }
 

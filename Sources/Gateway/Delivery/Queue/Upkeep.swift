@@ -177,6 +177,7 @@ extension Deliveries {
         let limit = WallTime(seconds: now.seconds - retention.shortest(queues))
         var looked = 0
         var due: [UploadSummary] = []
+        func note(_ summary: UploadSummary) { journal.of(summary).expired(summary) }
         func look() {
             looked += 1
             if looked % Self.step == 0 { upkeep.pause(Self.pause) }
@@ -188,12 +189,8 @@ extension Deliveries {
             due.append(summary)
             guard due.count >= Self.batch else { return }
             defer { due = [] }
-            try spool.remove(due, noteOver)
+            try spool.remove(due, note)
         }
-        try spool.remove(due, noteOver)
-    }
-
-    private func noteOver(_ summary: UploadSummary, isRemoved: Bool) {
-        if isRemoved { journal.of(summary).expired(summary) }
+        try spool.remove(due, note)
     }
 }

@@ -120,8 +120,12 @@ struct UpstreamEvidence: Evidence, Sendable, Equatable {
     /// The prefix of the keys of the server's TLS settings.
     private var tls: String { section + ".tls" }
 
-    private var url: AbsoluteURL? {
-        AbsoluteURL(target.hasPrefix("s3:") ? String(target.dropFirst(3)) : target)
+    private var url: AbsoluteURL? { AbsoluteURL(target.dropFirst(scheme.count)) }
+
+    /// The scheme of a store before the URL of its server, such as `s3:`; empty if `target` is the URL.
+    private var scheme: Substring {
+        let scheme = target.prefix { $0 != ":" }
+        return target[scheme.endIndex...].hasPrefix(":http") ? target[...scheme.endIndex] : ""
     }
 
     private var host: String { url?.origin[1] ?? target }
@@ -131,8 +135,7 @@ struct UpstreamEvidence: Evidence, Sendable, Equatable {
     /// Returns `target` with another scheme and an explicit port.
     private func other(scheme: String) -> String {
         guard let url else { return target }
-        let prefix = target.hasPrefix("s3:") ? "s3:" : ""
         let path = url.path == "/" ? "" : url.path
-        return "\(prefix)\(scheme)://\(place)\(path)"
+        return "\(self.scheme)\(scheme)://\(place)\(path)"
     }
 }

@@ -151,17 +151,19 @@ package struct LiveCheck {
         at address: String? = nil
     ) -> Finding {
         var seen = UpstreamEvidence(check: kind, name: name, target: address ?? "")
-        seen.authorities = settings.certificateAuthority
+        seen.authorities = settings.tls.authorities
         switch target {
-        case .directory(let path): return .ok(kind, "\(name): directory \(path)")
         case .http(let base):
             seen.target = address ?? base
             return connect(to: base, settings, &seen)
-        case .bucket(let address):
-            seen.target = "s3:\(address.endpoint)/\(address.name)"
-            let finding = connect(to: address.endpoint, settings, &seen)
+        case .store(let store):
+            guard let store = store as? any ServerStore else {
+                return .ok(kind, "\(name): \(store)")
+            }
+            seen.target = store.shortText
+            let found = connect(to: store.endpoint, settings, &seen)
             // A response about the key also proves that a connection is possible.
-            return finding.level == .ok ? bucket(address, kind, name, settings) : finding
+            return found.level == .ok ? finding(store, kind, name, settings) : found
         case .unix(let path):
             seen.target = address ?? "unix:\(path)"
             seen.socket = path
@@ -181,9 +183,7 @@ package struct LiveCheck {
         request.socket = seen.socket
         request.onlyConnects = true
         request.timeout = min(settings.connectTimeout, patience)
-        request.certificateAuthority = settings.certificateAuthority
-        request.clientCertificate = settings.clientCertificate
-        request.clientKey = settings.clientKey
+        request.tls = settings.tls
         seen.fault = fault(of: request)
         if let late = seen.fault, late.isLate, base.hasPrefix("https://") {
             request.url = "http" + base.dropFirst(5)
@@ -209,17 +209,17 @@ package struct LiveCheck {
         return transfer.fault
     }
 
-    private static func bucket(
-        _ bucket: BucketAddress,
+    private static func finding(
+        _ store: any ServerStore,
         _ kind: String,
         _ name: String,
         _ settings: UpstreamSettings
     ) -> Finding {
-        let place = "\(name): bucket \(bucket.name) at \(bucket.endpoint)"
+        let place = "\(name): \(store)"
         var patient = settings
         patient.connectTimeout = min(settings.connectTimeout, Self.patience)
         patient.responseTimeout = Self.patience
-        guard let fault = bucket.fault(patient) else {
+        guard let fault = store.fault(patient) else {
             return .ok(kind, "\(place) accepts the key")
         }
         let parts = fault.split(separator: "; ", maxSplits: 1).map(String.init)

@@ -78,7 +78,7 @@ final class ProbeRequests {
 
     private func run(_ request: ClientRequest, canStop: Bool) -> ClientTransfer {
         var request = request
-        request.certificateAuthority = options.certificateAuthority
+        request.tls.authorities = options.certificateAuthority
         let transfer = ClientTransfer(request, isStopped: canStop ? isStopped : { false })
         transfer.run()
         if transfer.roundTrip > .zero {

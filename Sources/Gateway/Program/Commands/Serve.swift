@@ -296,7 +296,7 @@ extension Settings {
         var needed = [PathAccess.parent(of: spoolDirectory)]
         if case .unix(let path, _, _) = listen { needed.append(PathAccess.parent(of: path)) }
         for route in routes.values {
-            for case .directory(let path) in route.upstream.targets { needed.append(path) }
+            if let path = route.upstream.store?.directory { needed.append(path) }
         }
         for path in needed where access(path, F_OK) != 0 {
             try makeDirectory(path)

@@ -42,9 +42,7 @@ extension Spool {
         var newest: [PartialUpload] = []
         try walk { (found) throws(SpoolError) in
             guard found.hasRecord, found.hasData else { return }
-            let seen = try onDisk { () throws(SystemError) in
-                try summary(of: found.id, knowing: nil)
-            }
+            let seen = try reporting(summary(of: found.id, knowing: nil))
             guard let seen, !seen.isInUse, let upload = PartialUpload(seen) else { return }
             let place = newest.firstIndex { $0.lastActivity < upload.lastActivity }
             newest.insert(upload, at: place ?? newest.endIndex)

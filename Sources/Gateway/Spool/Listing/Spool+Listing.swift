@@ -14,9 +14,7 @@ extension Spool {
     ) throws(SpoolError) {
         try walk { (found) throws(SpoolError) in
             guard found.hasRecord else { return }
-            let seen = try onDisk { () throws(SystemError) in
-                try summary(of: found.id, knowing: nil)
-            }
+            let seen = try reporting(summary(of: found.id, knowing: nil))
             if let seen { try body(seen) }
         }
         try forEachCorrupt(body)
@@ -81,8 +79,8 @@ extension Spool {
     private func forEachCorrupt(
         _ body: (UploadSummary) throws(SpoolError) -> Void
     ) throws(SpoolError) {
-        for id in try onDisk({ () throws(SystemError) in try layout.corruptUploads() }) {
-            let seen = try onDisk { () throws(SystemError) in try summaryOfCorrupt(id) }
+        for id in try reporting(layout.corruptUploads()) {
+            let seen = try reporting(summaryOfCorrupt(id))
             if let seen { try body(seen) }
         }
     }
@@ -102,9 +100,7 @@ extension Spool {
     /// If the upload promises to survive a power failure, its content and its record are durable on return. Returns nil
     /// if the upload is missing or some of its content is not durable yet.
     package func lookAtPromised(_ id: UploadID) throws(SpoolError) -> UploadSummary? {
-        try onDisk { () throws(SystemError) in
-            try summary(of: id, knowing: creations, mayReport: true)
-        }
+        try reporting(summary(of: id, knowing: creations, mayReport: true))
     }
 
     /// Makes a record durable if all content is durable; otherwise returns false.
@@ -190,7 +186,8 @@ extension UploadSummary {
         self.init(id: id, queue: record?.state.queue ?? .corrupt, lastActivity: lastActivity)
         creation = record?.creation
         sequence = state.sequence
-        offset = Self.offset(data, state)
+        // Content that has not been verified yet does not count.
+        offset = min(data?.size ?? state.sizeWithoutFile, state.verified ?? .max)
         length = state.length
         diskUsage = status.diskUsage + (data?.diskUsage ?? 0)
         attempts = state.attempts
@@ -199,10 +196,5 @@ extension UploadSummary {
         completeSince = state.whole
         holdCause = state.cause
         node = Writer.node(of: state.writer)
-    }
-
-    /// Returns the number of bytes received, excluding content that has not been verified yet.
-    private static func offset(_ data: FileStatus?, _ state: RecordState) -> Int64 {
-        min(data?.size ?? state.sizeWithoutFile, state.verified ?? .max)
     }
 }

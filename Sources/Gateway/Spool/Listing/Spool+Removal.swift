@@ -17,14 +17,15 @@ extension Spool {
 
     /// Removes uploads durably, except those that are in use or have changed since they were listed.
     ///
-    /// Each upload keeps file descriptors open until this returns, so pass at most a few hundred. Calls `note` once for
-    /// each upload with whether the upload was removed.
+    /// Each upload keeps file descriptors open until this returns, so pass at most a few hundred. Calls `note`
+    /// for each removed upload, and `kept` for each other one.
     ///
     /// - Throws: `.disk` if an upload could not be read or removed. Earlier removals are still completed and noted, if
     ///   the disk allows it.
     package func remove(
         _ summaries: [UploadSummary],
-        _ note: (UploadSummary, _ isRemoved: Bool) -> Void
+        kept: (UploadSummary) -> Void = { _ in },
+        _ note: (UploadSummary) -> Void
     ) throws(SpoolError) {
         var begun: [Begun] = []
         var failure: SpoolError?
@@ -37,16 +38,14 @@ extension Spool {
         }
         for summary in summaries {
             do throws(SpoolError) {
-                if let one = try begin(summary) { begun.append(one) } else { note(summary, false) }
+                if let one = try begin(summary) { begun.append(one) } else { kept(summary) }
             } catch {
                 failure = error
                 break
             }
         }
-        try onDisk { () throws(SystemError) in
-            try finishRemovals(of: begun.compactMap(\.files), durably: true)
-        }
-        for one in begun { note(one.summary, true) }
+        try reporting(finishRemovals(of: begun.compactMap(\.files), durably: true))
+        for one in begun { note(one.summary) }
         if let failure { throw failure }
     }
 
@@ -56,7 +55,7 @@ extension Spool {
         ifUnchangedSince summary: UploadSummary
     ) throws(SpoolError) -> Bool {
         var isRemoved = false
-        try remove([summary]) { isRemoved = $1 }
+        try remove([summary]) { _ in isRemoved = true }
         return isRemoved
     }
 

@@ -73,8 +73,8 @@ extension Spool {
         _ isNeeded: (UploadID, WallTime?) -> Bool,
         _ body: (WaitingUpload) -> Void
     ) throws(SpoolError) {
-        let names = try onDisk { () throws(SystemError) in try layout.queue.reader() }
-        while let text = try onDisk({ () throws(SystemError) in try names.next() }) {
+        let names = try reporting(layout.queue.reader())
+        while let text = try reporting(names.next()) {
             guard let name = QueueName(text), isNeeded(name.id, name.dueTime) else { continue }
             guard let file = try? layout.openRecord(FileName(name.id), forWriting: false) else {
                 try removeStale(name)
@@ -110,6 +110,6 @@ extension Spool {
 
     /// Returns the number of uploads in `corrupt`, including content whose record is missing.
     package func corruptCount() throws(SpoolError) -> Int {
-        try onDisk { () throws(SystemError) in try layout.corruptUploads() }.count
+        try reporting(layout.corruptUploads()).count
     }
 }

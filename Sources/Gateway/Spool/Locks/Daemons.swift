@@ -188,7 +188,7 @@ extension Spool {
             guard let file = try? OpenFile.open(name, in: layout.daemons),
                 (try? file.tryLock()) == true, let status = try? file.status(), status.names > 0
             else { continue }
-            try? file.descriptor.setMark(true, subject: file.subject)
+            try? file.descriptor.setMark(to: true, subject: file.subject)
             daemons.membership.update { $0.dead.append((name, file)) }
             isAnyDead = true
         }

@@ -45,14 +45,14 @@ extension Spool {
     ) throws(SpoolError) -> R {
         let format = try onDisk { () throws(SystemError) in
             let format = try openFormat()
-            try record.descriptor.setMark(true, subject: record.subject)
-            try format?.descriptor.setMark(true, subject: "format")
+            try record.descriptor.setMark(to: true, subject: record.subject)
+            try format?.descriptor.setMark(to: true, subject: "format")
             return format
         }
         defer {
             // If `wait` has locked the record, the record stays open, and a remaining mark would request the release of
             // this lock.
-            try? record.descriptor.setMark(false, subject: record.subject)
+            try? record.descriptor.setMark(to: false, subject: record.subject)
             withExtendedLifetime(format) {}
         }
         return try wait()

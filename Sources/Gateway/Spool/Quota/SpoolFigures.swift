@@ -64,6 +64,6 @@ extension Spool {
 
     /// Returns the free space of the file system; throws `.disk` if it cannot be read.
     package func space() throws(SpoolError) -> FileSystemSpace {
-        try onDisk { () throws(SystemError) in try layout.root.space() }
+        try reporting(layout.root.space())
     }
 }

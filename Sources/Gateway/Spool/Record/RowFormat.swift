@@ -19,7 +19,6 @@ enum RowFormat {
 struct LineWriter: RecordRows, ~Copyable {
     /// The size in bytes of the line that `addSum` adds.
     static let sumSize = 5 + Checksum.digitCount
-    private static let sumName: StaticString = "sum "
 
     /// The bytes so far.
     var builder = ByteBuilder(room: 1024)
@@ -65,7 +64,7 @@ struct LineWriter: RecordRows, ~Copyable {
     /// Adds a line with the checksum of all bytes before it.
     mutating func addSum(for id: UploadID) {
         let sum = builder.withBytes { Checksum.sum(of: $0, for: id) }
-        builder.put(Self.sumName)
+        builder.put("sum ")
         Checksum.put(sum, into: &builder)
         builder.put(UInt8(ascii: "\n"))
     }
@@ -73,16 +72,11 @@ struct LineWriter: RecordRows, ~Copyable {
     /// Returns the bytes before the last line, or nil if that line is not their checksum.
     static func verified(_ bytes: [UInt8], for id: UploadID) -> ArraySlice<UInt8>? {
         let end = bytes.count - sumSize
-        guard end > 0, bytes.last == UInt8(ascii: "\n") else { return nil }
-        let isRight = bytes.withUnsafeBufferPointer { bytes in
-            let line = UnsafeBufferPointer(rebasing: bytes[end..<bytes.count - 1])
-            return line.hasPrefix(sumName)
-                && Checksum.areDigits(
-                    UnsafeBufferPointer(rebasing: line[sumName.utf8CodeUnitCount...]),
-                    of: Checksum.sum(of: UnsafeBufferPointer(rebasing: bytes[..<end]), for: id)
-                )
-        }
-        return isRight ? bytes[..<end] : nil
+        guard end > 0, bytes.last == UInt8(ascii: "\n"),
+            case let (name, sum) = LineReader.split(bytes[end...].dropLast()), name == "sum",
+            Checksum.isSum(sum, of: bytes[..<end], for: id)
+        else { return nil }
+        return bytes[..<end]
     }
 }
 

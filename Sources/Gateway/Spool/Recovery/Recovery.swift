@@ -150,9 +150,7 @@ extension Spool {
             }
             return
         }
-        let seen = try onDisk { () throws(SystemError) in
-            try layout.census(of: found, readingRecord: true)
-        }
+        let seen = try reporting(layout.census(of: found, readingRecord: true))
         guard let (counted, record) = seen else { return }
         let isInNeed = try isInNeed(record, found, content: counted.data)
         noteUndurable(record, found, content: counted.data)
@@ -173,7 +171,7 @@ extension Spool {
             }
             defer { upload.unlock() }
             if found.isRemovalBegun {
-                try onDisk { () throws(SystemError) in try upload.files.forgetRemoval() }
+                try reporting(upload.files.forgetRemoval())
             }
             try upload.record.restoreName()
             if before == .active {
@@ -204,9 +202,7 @@ extension Spool {
             if state.queue == .delivered { return found.hasData }
             if size < state.durable ?? 0 { return true }
             guard let time = state.queueTime else { return false }
-            return try onDisk { () throws(SystemError) in
-                try layout.queue.status(of: QueueName(time, found.id).text) == nil
-            }
+            return try reporting(layout.queue.status(of: QueueName(time, found.id).text) == nil)
         }
     }
 
@@ -310,7 +306,7 @@ extension Spool {
         guard let isExplained else { return nil }
         if isExplained {
             if !isDryRun {
-                try onDisk { () throws(SystemError) in try completeRemoval(name, in: directory) }
+                try reporting(completeRemoval(name, in: directory))
             }
             return .removed
         }
@@ -350,7 +346,7 @@ extension Spool {
         }
         guard let file else { return false }
         // A process that removes the upload has locked the content.
-        guard try onDisk({ () throws(SystemError) in try file.tryLock() }) else { throw .busy(id) }
+        guard try reporting(file.tryLock()) else { throw .busy(id) }
         return try onDisk { () throws(SystemError) in
             guard try file.status().names > 0 else { return false }
             if isDryRun { return true }

@@ -59,7 +59,7 @@ extension ContentFile {
     /// These bytes survive a crash. Ignores bytes over the limit and bytes that are not in the file.
     package func noteAdded(_ count: Int64) throws(SpoolError) {
         guard let loan, let data else { return }
-        let found = try spool.onDisk { () throws(SystemError) in try data.status().size }
+        let found = try spool.reporting(data.status().size)
         let before = size
         try checkNotCut(found)
         size = max(size, min(loan.start + min(count, loan.taken), found))
@@ -90,15 +90,15 @@ extension ContentFile {
     /// - Throws: `.disk`; `.contradiction` if the data file is missing.
     func takeBack(_ count: Int64?, until deadline: Deadline) throws(SpoolError) -> Bool {
         guard let loan else { return true }
-        let data = try spool.onDisk { () throws(SystemError) in try layout.openData(name) }
+        let data = try spool.reporting(layout.openData(name))
         guard let data else { throw .contradiction(id, reason: "its data file is missing") }
-        while try !spool.onDisk({ () throws(SystemError) in try data.tryLock() }) {
+        while try !spool.reporting(data.tryLock()) {
             // Poll, because the kernel does not report that a lock was released.
             guard !deadline.hasPassed else { return false }
             Thread.pause(.milliseconds(2))
         }
         self.data = data
-        let found = try spool.onDisk { () throws(SystemError) in try data.status().size }
+        let found = try spool.reporting(data.status().size)
         try checkNotCut(found)
         let maximum = loan.start + min(count ?? loan.taken, loan.taken)
         let (before, lent) = (size, left(of: loan))
@@ -107,7 +107,7 @@ extension ContentFile {
         spool.room.endLoan(of: lent, written: size - before)
         record.lastActivity = spool.clock.now
         if found > size {
-            try spool.onDisk { () throws(SystemError) in try disk.truncate(data, to: size) }
+            try spool.reporting(disk.truncate(data, to: size))
         }
         return true
     }

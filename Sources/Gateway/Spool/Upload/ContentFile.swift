@@ -50,10 +50,10 @@ package final class ContentFile {
         var taken: Int64
     }
 
-    init(of record: RecordFile, _ name: FileName, in spool: Spool) {
+    init(of record: RecordFile) {
         self.record = record
-        self.name = name
-        self.spool = spool
+        name = record.name
+        spool = record.spool
     }
 
     var path: String { directory.path(of: name.data) }
@@ -74,11 +74,11 @@ package final class ContentFile {
     ///
     /// - Throws: `.busy` if another process, such as nginx, may still be writing content.
     func open() throws(SpoolError) -> FileStatus? {
-        guard try spool.onDisk({ () throws(SystemError) in try tryOpen() }) else {
+        guard try spool.reporting(tryOpen()) else {
             throw .busy(id)
         }
         if spool.isShared { data?.descriptor.forgetCached() }
-        return try spool.onDisk { () throws(SystemError) in try data?.status() }
+        return try spool.reporting(data?.status())
     }
 
     /// Opens and locks the data file, or returns false if another process has locked it.
@@ -191,7 +191,7 @@ package final class ContentFile {
         }
         guard let data else { throw .contradiction(id, reason: "its data file is missing") }
         guard !memory.isEmpty else { return data }
-        try spool.onDisk { () throws(SystemError) in try disk.write(memory, to: data, at: 0) }
+        try spool.reporting(disk.write(memory, to: data, at: 0))
         spool.room.giveBackMemory(Int64(memory.count), isStored: true)
         memory = []
         return data
@@ -209,7 +209,7 @@ package final class ContentFile {
         _ data: OpenFile,
         keeping count: Int64
     ) throws(SpoolError) -> OpenFile {
-        let status = try spool.onDisk { () throws(SystemError) in try data.status() }
+        let status = try spool.reporting(data.status())
         guard status.names > 1 else { return data }
         try spool.room.take(count)
         let copy: ContentCopy
@@ -222,7 +222,7 @@ package final class ContentFile {
         }
         spool.room.giveBack(status.size)
         (self.data, size, mayBeShared) = (copy.file, count, true)
-        try spool.onDisk { () throws(SystemError) in try copy.settle() }
+        try spool.reporting(copy.settle())
         mayBeShared = false
         return copy.file
     }
@@ -306,7 +306,7 @@ package final class ContentFile {
         if let data {
             // A delivery of this process may have given the file another name.
             let own = try separate(data, keeping: size)
-            try spool.onDisk { () throws(SystemError) in try disk.truncate(own, to: size) }
+            try spool.reporting(disk.truncate(own, to: size))
         }
         if memory.isEmpty {
             spool.room.giveBack(self.size - size)

@@ -23,8 +23,8 @@ final class RecordFile {
     /// Whether `remove(of:)` has removed the record.
     private(set) var isRemoved = false
 
-    private let spool: Spool
-    private let name: FileName
+    let spool: Spool
+    let name: FileName
     /// The record file, whose lock protects the upload; nil for an upload without a record, and after `close()`.
     private var file: OpenFile?
     /// Whether the newest state is in a slot for uploads with a durable offset.
@@ -40,6 +40,8 @@ final class RecordFile {
     private var disk: Disk { spool.disk }
 
     /// Takes ownership of `file`, which must be locked, or nil for an upload without a record.
+    ///
+    /// Pass `state` and `creationEnd` only for a record that was just created.
     init(
         of id: UploadID,
         _ name: FileName,
@@ -109,9 +111,7 @@ final class RecordFile {
     ///
     /// The next state written then replaces the newest one.
     func trustOlder() throws(SpoolError) -> Bool {
-        let older = try spool.onDisk { () throws(SystemError) in
-            try LoadedRecord.state(before: state, in: try open(), of: id)
-        }
+        let older = try spool.reporting(LoadedRecord.state(before: state, in: try open(), of: id))
         guard var older else { return false }
         (older.sequence, isStateDirty, isStateInFile) = (state.sequence, true, false)
         state = older
@@ -141,9 +141,7 @@ final class RecordFile {
     }
 
     func response() throws(SpoolError) -> Result<StoredResponse, UnreadableRecord> {
-        try spool.onDisk { () throws(SystemError) in
-            try state.storedResponse(of: id, in: try open())
-        }
+        try spool.reporting(state.storedResponse(of: id, in: try open()))
     }
 
     // MARK: Writing
@@ -226,9 +224,7 @@ final class RecordFile {
 
     private func write(_ bytes: [UInt8], at position: Int64) throws(SpoolError) {
         noteUnsynced(position, bytes.count)
-        try spool.onDisk { () throws(SystemError) in
-            try disk.write(bytes, to: try open(), at: position)
-        }
+        try spool.reporting(disk.write(bytes, to: try open(), at: position))
     }
 
     private func noteUnsynced(_ position: Int64, _ count: Int) {

@@ -42,9 +42,9 @@ extension Spool {
             let uploads = ids.compactMap { try? tryLock($0) }
             defer { for upload in uploads { upload.unlock() } }
             guard uploads.contains(where: \.isUndurable) else { continue }
-            try onDisk { () throws(SystemError) in try disk.syncFileSystem(of: layout.root) }
+            try reporting(disk.syncFileSystem(of: layout.root))
             for upload in uploads { try upload.noteDurable() }
-            try onDisk { () throws(SystemError) in try disk.syncFileSystem(of: layout.root) }
+            try reporting(disk.syncFileSystem(of: layout.root))
         }
     }
 }
@@ -216,7 +216,7 @@ extension Upload {
             let write = record.prepare({ $0.durable = offset })
         else { return false }
         expectPromise()
-        let file = try spool.onDisk { () throws(SystemError) in try record.open() }
+        let file = try spool.reporting(record.open())
         let sync = OffsetSync(of: data, at: offset, write, in: file, on: spool.disk)
         offsetSync = sync
         spool.runInBackground {

@@ -38,7 +38,7 @@ extension Upload {
     ///
     /// - Throws: `.disk`; nothing may then be sent to the upstream.
     package func beginAttempt(isRepeatable: Bool = true) throws(SpoolError) {
-        try require(queue == .incoming || queue == .deferred)
+        try require(that: queue == .incoming || queue == .deferred)
         let then: RecordState.Fallback = creation.isRepeatable && isRepeatable ? .deferred : .hold
         try setWhole(durably: then == .hold) { state in
             state.queue = .active
@@ -54,7 +54,7 @@ extension Upload {
     /// The upload stays in `active`. The start of the attempt is durable under the same conditions as in
     /// `beginAttempt`.
     package func beginNextAttempt() throws(SpoolError) {
-        try require(queue == .active)
+        try require(that: queue == .active)
         let isDurable = record.state.then == .hold && isPromised
         try record.write(durably: isDurable) { $0.attempts += 1 }
     }
@@ -67,7 +67,7 @@ extension Upload {
         into buffer: UnsafeMutableRawBufferPointer,
         at position: Int64
     ) throws(SpoolError) -> Int {
-        try require(![.delivered, .corrupt].contains(queue))
+        try require(that: ![.delivered, .corrupt].contains(queue))
         return try content.read(into: buffer, at: position)
     }
 
@@ -92,7 +92,7 @@ extension Upload {
     /// disk does not accept the response, only its status and fields are stored, or only its status. On return, the
     /// change survives a crash, and a power failure if the upload has ever had a durable offset.
     package func finish(with response: StoredResponse) throws(SpoolError) {
-        try require([.incoming, .active, .deferred].contains(queue))
+        try require(that: [.incoming, .active, .deferred].contains(queue))
         let size = content.size
         knownResponse = try store(response) { state in
             state.go(to: .delivered, nil)
@@ -146,16 +146,13 @@ extension Upload {
     /// survives a power failure only after the next `sync()`.
     ///
     /// - Throws: `.disk`; the state is then unchanged.
-    package func postpone(reason: String?, _ waiting: Waiting) throws(SpoolError) {
-        try postpone(reason: reason, waiting, accepted: record.state.accepted)
-    }
-
-    private func postpone(
+    package func postpone(
         reason: String?,
         _ waiting: Waiting,
-        accepted: WallTime?
+        acceptingAt time: WallTime? = nil
     ) throws(SpoolError) {
-        try require([.incoming, .active, .deferred].contains(queue))
+        let accepted = record.state.accepted ?? time
+        try require(that: [.incoming, .active, .deferred].contains(queue))
         try store()
         try setWhole(durably: false) { state in
             state.go(to: .deferred, reason)
@@ -174,7 +171,7 @@ extension Upload {
     ///
     /// Durability and errors are those of `postpone`.
     package func accept(at time: WallTime) throws(SpoolError) {
-        try postpone(reason: reason, .queue(time), accepted: record.state.accepted ?? time)
+        try postpone(reason: reason, .queue(time), acceptingAt: time)
     }
 
     /// Moves the upload from `incoming`, `active` or `deferred` to `hold`, where it waits for an operator.
@@ -191,7 +188,7 @@ extension Upload {
         reason: String,
         response: StoredResponse? = nil
     ) throws(SpoolError) {
-        try require([.incoming, .active, .deferred].contains(queue))
+        try require(that: [.incoming, .active, .deferred].contains(queue))
         let size = content.size
         let lost = "the content could not be made durable; \(reason)"
         func change(_ state: inout RecordState) {
@@ -227,7 +224,7 @@ extension Upload {
     ///
     /// - Throws: `.disk`, also if a part of the content was lost (see `hold`).
     package func requeue(at next: WallTime) throws(SpoolError) {
-        try require(queue == .hold || queue == .deferred)
+        try require(that: queue == .hold || queue == .deferred)
         guard state.offset == state.length else {
             throw .disk(
                 SystemError(call: "requeue of", subject: content.path, errno: SystemError.lost)
@@ -253,7 +250,7 @@ extension Upload {
     /// the previously stored fields are kept. Only the user that owns the spool can read them.
     package func keepCompletion(_ fields: HTTPFields) throws(SpoolError) {
         // Also allowed after an attempt without a response. A stored response would be in the same place.
-        try require([.incoming, .active, .deferred].contains(queue))
+        try require(that: [.incoming, .active, .deferred].contains(queue))
         let bytes = fields.completionText(of: id)
         let before = record.state.completion
         if let before, try bytes == record.bytes(of: before) { return }

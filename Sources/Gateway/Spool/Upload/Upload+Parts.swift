@@ -27,7 +27,7 @@ extension Upload {
     ///
     /// - Throws: `.disk`; the state is then unchanged.
     package func goInto(_ final: UploadID) throws(SpoolError) {
-        try require(queue == .incoming)
+        try require(that: queue == .incoming)
         try record.write(durably: creation.promise == .powerCut && isPromised) { $0.final = final }
     }
 
@@ -48,7 +48,7 @@ extension Upload {
     ///
     /// - Throws: the errors of `append(_:)`.
     package func append(contentOf part: Upload) throws(SpoolError) {
-        try require(queue == .incoming)
+        try require(that: queue == .incoming)
         try content.append(contentOf: part.content)
     }
 }

@@ -54,8 +54,8 @@ package final class Upload {
     /// Whether an offset of the upload has ever been made durable.
     var isPromised: Bool { record.state.durable != nil }
 
-    init(spool: Spool, lock: UploadLock?, creation: UploadCreation, files: UploadFiles) {
-        self.spool = spool
+    init(_ lock: UploadLock?, _ creation: UploadCreation, _ files: UploadFiles) {
+        spool = files.record.spool
         self.lock = lock
         self.creation = creation
         self.files = files
@@ -77,13 +77,13 @@ package final class Upload {
     ///   if the quota would be exceeded; `.busy` after `unlock()`. Bytes that were written before the error are kept
     ///   and counted in `state.offset`.
     package func append(_ bytes: RawSpan) throws(SpoolError) {
-        guard isReceiving else { return try require(queue == .incoming) }
+        guard isReceiving else { return try require(that: queue == .incoming) }
         try content.append(bytes)
     }
 
     /// Whether content can be appended, even during a sync.
     ///
-    /// Every other operation waits in `require(_:)` until the sync ends.
+    /// Every other operation waits in `require(that:)` until the sync ends.
     var isReceiving: Bool { !isUnlocked && queue == .incoming }
 
     /// Keeps the buffer that has received all content of an upload without a record; `unlock()` returns it to the pool.
@@ -105,7 +105,7 @@ package final class Upload {
     /// - Returns: the only copy of the descriptor, which can only append.
     /// - Throws: the errors of `append(_:)`; `.full` and `.overQuota` only if not even one byte may be added.
     package func lend(upTo count: Int64) throws(SpoolError) -> Descriptor {
-        try require(canBeLent)
+        try require(that: canBeLent)
         return try content.lend(upTo: count)
     }
 
@@ -145,7 +145,7 @@ package final class Upload {
     /// - Throws: `.disk` if the sync failed. Unless an attempt has begun, `state.offset` is then the last durable
     ///   offset, and the content after it must be received again.
     package func sync() throws(SpoolError) {
-        try require(queue != .corrupt)
+        try require(that: queue != .corrupt)
         if queue != .delivered { try store() }
         guard creation.promise == .powerCut else { return }
         let offset = durableOffset
@@ -187,7 +187,7 @@ package final class Upload {
         if let known = record.state.length {
             throw .contradiction(id, reason: "its length is \(known) and cannot become \(length)")
         }
-        try require(queue == .incoming)
+        try require(that: queue == .incoming)
         try record.write { $0.length = length }
     }
 
@@ -197,7 +197,7 @@ package final class Upload {
     ///
     /// A crash or `unlock()` discards unverified content, and `sync()` excludes it from the durable offset.
     package func beginUnverified() throws(SpoolError) {
-        try require(queue == .incoming)
+        try require(that: queue == .incoming)
         try record.write { $0.verified = content.size }
     }
 
@@ -205,7 +205,7 @@ package final class Upload {
     ///
     /// On return, the mark survives a crash if the content does (see `append(_:)`).
     package func verify() throws(SpoolError) {
-        try require(queue == .incoming)
+        try require(that: queue == .incoming)
         guard record.state.verified != nil else { return }
         try record.write { $0.verified = nil }
     }
@@ -215,7 +215,7 @@ package final class Upload {
     /// - Throws: `.disk` if that failed; the next lock then discards the content.
     package func discardUnverified() throws(SpoolError) {
         guard let verified = record.state.verified else { return }
-        try require(queue == .incoming)
+        try require(that: queue == .incoming)
         try content.truncate(to: verified)
         try record.write { $0.verified = nil }
     }
@@ -295,7 +295,7 @@ package final class Upload {
     // MARK: Steps
 
     /// Waits for a sync in progress, then throws an error if `isAllowed` is false or the upload is unlocked.
-    func require(_ isAllowed: Bool) throws(SpoolError) {
+    func require(that isAllowed: Bool) throws(SpoolError) {
         guard !isUnlocked else { throw .busy(id) }
         _ = try takeSync(waits: true)
         guard isAllowed else {

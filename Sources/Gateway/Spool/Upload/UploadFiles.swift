@@ -13,34 +13,15 @@ import SpoolgateUploadProtocol
 struct UploadFiles {
     let record: RecordFile
     let content: ContentFile
-    private let spool: Spool
-    let name: FileName
 
+    private var spool: Spool { record.spool }
+    var name: FileName { record.name }
     private var id: UploadID { record.id }
     private var state: RecordState { record.state }
 
-    /// Takes ownership of `record`, which must be locked, or nil for an upload without a record.
-    ///
-    /// Pass `state` and `creationEnd` only for a record that was just created.
-    init(
-        of id: UploadID,
-        _ name: FileName,
-        in spool: Spool,
-        record: OpenFile?,
-        state: RecordState = RecordState(),
-        creationEnd: Int64 = 0
-    ) {
-        self.spool = spool
-        self.name = name
-        self.record = RecordFile(
-            of: id,
-            name,
-            in: spool,
-            record,
-            state: state,
-            creationEnd: creationEnd
-        )
-        content = ContentFile(of: self.record, name, in: spool)
+    init(_ record: RecordFile) {
+        self.record = record
+        content = ContentFile(of: record)
     }
 
     func close() {
@@ -98,9 +79,7 @@ struct UploadFiles {
     var areNamesUncertain: Bool { record.state.durable ?? 0 == 0 || content.mayBeShared }
 
     func syncNames() throws(SpoolError) {
-        try spool.onDisk { () throws(SystemError) in
-            try spool.disk.syncDirectory(spool.layout.directory(of: name))
-        }
+        try spool.reporting(spool.disk.syncDirectory(spool.layout.directory(of: name)))
     }
 
     // MARK: Removing
@@ -176,14 +155,12 @@ struct UploadFiles {
         // The process that checked the content is the writer from now on. Complete content never changes, and the time
         // of a write would restart the client's pause.
         let isComplete = state.queue == .deferred && state.durable == content.size
-        if isForeign, state.writer != spool.writer, [.incoming, .deferred].contains(state.queue),
-            repair != .forget, !isComplete
-        {
-            // In a shared spool, the last writer may still be running, and must not trust later content as its own.
-            try record.write(durably: spool.isShared) { _ in }
-        }
+        let isTakenOver =
+            isForeign && state.writer != spool.writer
+            && [.incoming, .deferred].contains(state.queue) && !isComplete
         // The queue and removals read the file without a repair, and would take the upload for delivered.
-        if repair != .forget, !record.isStateInFile {
+        if repair != .forget, isTakenOver || !record.isStateInFile {
+            // In a shared spool, the last writer may still be running, and must not trust later content as its own.
             try record.write(durably: spool.isShared) { _ in }
         }
         return repair
@@ -235,7 +212,7 @@ struct UploadFiles {
         case .removeContent:
             // The writer of the state may have crashed before the state was durable.
             if state.durable != nil, record.isDirty { try record.sync() }
-            _ = try spool.onDisk { () throws(SystemError) in try content.remove() }
+            _ = try spool.reporting(content.remove())
             content.size = state.length ?? content.size
         case .forget:
             try remove(of: creation.client)

@@ -32,12 +32,7 @@ struct AccessKey: CustomStringConvertible {
         do throws(SystemError) {
             bytes = try SecretFile.read(file, limit: Self.limit)
         } catch {
-            throw AccessKeyFault(
-                reason: error.call == "stat"
-                    ? "\(file) is readable by others, writable by its group, or not a regular file; set its mode to "
-                        + "0600 or 0640"
-                    : "cannot read the access key: \(error)"
-            )
+            throw AccessKeyFault(reason: error.reason(ofSecret: "the access key"))
         }
         do throws(AccessKeyFault) {
             try self.init(text: String(decoding: bytes, as: UTF8.self))
@@ -126,12 +121,7 @@ struct AccessKey: CustomStringConvertible {
 extension BucketSettings {
     /// The error in the access key, read now; nil if the key is valid.
     package var accessKeyFault: AccessKeyFault? {
-        do throws(AccessKeyFault) {
-            _ = try accessKey
-            return nil
-        } catch {
-            return error
-        }
+        Result { () throws(AccessKeyFault) in try accessKey }.failure
     }
 
     var accessKey: AccessKey {

@@ -13,7 +13,7 @@ import SpoolgateUploadProtocol
 /// Stores uploads in one bucket.
 ///
 /// Thread-safe; keeps its connections open and reuses them.
-final class Bucket: Sendable {
+final class Bucket: UpstreamAccess {
     let address: BucketAddress
     let settings: BucketSettings
     private let location: UpstreamLocation
@@ -30,7 +30,7 @@ final class Bucket: Sendable {
     ///
     /// The sink receives 201 after the store has confirmed the upload, or 405 if the request is not an upload.
     func attempt(_ request: UpstreamRequest, sink: any ResponseSink) -> AttemptOutcome {
-        let purpose = request.purpose(at: "s3:\(address.endpoint)/\(address.name)")
+        let purpose = request.purpose(at: address.shortText)
         guard let upload = request.upload else {
             return Response.onlyUploads.give(to: sink, respondingTo: request, purpose: purpose)
         }
@@ -48,7 +48,11 @@ final class Bucket: Sendable {
                 via: request.fields.filter { $0.name == .via },
                 onProgress: sink.onProgress
             )
-            try store(request.content, by: requests)
+            if object.length <= settings.partSize {
+                try requests.put(request.content)
+            } else {
+                try MultipartUpload(requests, request.content).store()
+            }
         } catch {
             return error.outcome
         }
@@ -56,39 +60,19 @@ final class Bucket: Sendable {
             .give(to: sink, respondingTo: request, purpose: purpose)
     }
 
-    private func store(
-        _ content: UpstreamContent,
-        by requests: BucketRequests
-    ) throws(NotStored) {
-        if requests.object.length <= settings.partSize {
-            try requests.put(content)
-        } else {
-            try MultipartUpload(requests, content).store()
-        }
-    }
-
+    /// Signs and sends a request, with `unsigned` fields that are added to it.
     fileprivate func send(
-        _ method: HTTPRequest.Method,
-        _ target: String,
-        _ fields: HTTPFields,
-        _ content: UpstreamContent,
-        signedAs signed: SignedContent,
+        _ request: UpstreamRequest,
+        signedAs content: SignedContent,
         by key: AccessKey,
-        unsigned: [HTTPField],
+        unsigned: [HTTPField] = [],
         to sink: any ResponseSink
     ) -> AttemptOutcome {
-        let signature = RequestSignature(key: key, region: settings.region, time: .now)
-        var signed = signature.signed(fields, method, target, host: location.authority, signed)
-        signed.append(contentsOf: unsigned)
-        return targets.attempt(
-            UpstreamRequest(
-                method: method,
-                target: target,
-                fields: signed,
-                content: content
-            ),
-            sink: sink
-        )
+        var request = request
+        RequestSignature(key: key, region: settings.region, time: .now)
+            .sign(&request, host: location.authority, content)
+        request.fields.append(contentsOf: unsigned)
+        return targets.attempt(request, sink: sink)
     }
 
     fileprivate var isSecure: Bool { location.isSecure }
@@ -118,16 +102,9 @@ extension BucketAddress {
             return error.reason
         }
         let response = BucketResponse {}
-        let outcome = Bucket(self, settings).send(
-            .get,
-            "\(root(settings.bucket.style))?list-type=2&max-keys=1",
-            [:],
-            .none,
-            signedAs: .none,
-            by: key,
-            unsigned: [],
-            to: response
-        )
+        let target = "\(root(settings.bucket.style))?list-type=2&max-keys=1"
+        let request = UpstreamRequest(method: .get, target: target, fields: [:])
+        let outcome = Bucket(self, settings).send(request, signedAs: .none, by: key, to: response)
         guard outcome == .responded else { return outcome.reason }
         if response.isDone || response.error == "AccessDenied" { return nil }
         return response.refusal(name).outcome.reason
@@ -164,11 +141,9 @@ struct BucketRequests {
         digest: [UInt8]? = nil
     ) throws(NotStored) -> BucketResponse {
         let response = BucketResponse(meanwhile: onProgress)
+        let target = object.path + query
         let outcome = bucket.send(
-            method,
-            object.path + query,
-            fields,
-            content,
+            UpstreamRequest(method: method, target: target, fields: fields, content: content),
             signedAs: try signed(content, digest),
             by: key,
             // A proxy may append to `Via`.
@@ -204,7 +179,7 @@ struct BucketRequests {
         let end = Deadline.after(pause)
         while !end.hasPassed {
             onProgress()
-            _ = Monitor(()).wait(until: min(end, .after(.seconds(1)))) { _ in Void?.none }
+            Thread.pause(min(end.remaining, .seconds(1)))
         }
     }
 

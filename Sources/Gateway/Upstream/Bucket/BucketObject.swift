@@ -107,14 +107,11 @@ extension String {
 
 extension UpstreamContent {
     var length: Int64 {
-        switch self {
-        case .none: 0
-        case .bytes(let bytes): Int64(bytes.count)
-        case .held(let buffer): Int64(buffer.count)
-        case .file(_, let length, _): length
-        case .framed, .stream:
-            preconditionFailure("a bucket accepts only complete content without a form")
+        guard let source = ContentSource(self) else { return 0 }
+        guard let length = source.length else {
+            preconditionFailure("a bucket accepts only complete content")
         }
+        return length
     }
 
     func part(from start: Int64, _ count: Int64) -> UpstreamContent {

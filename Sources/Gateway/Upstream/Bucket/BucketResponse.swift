@@ -97,7 +97,3 @@ final class BucketResponse: ResponseSink {
         }
     }
 }
-
-extension HTTPField.Name {
-    fileprivate static let retryAfter = made("retry-after")
-}

@@ -115,8 +115,12 @@ struct MultipartUpload {
                 guard response.mayBeRepeated else { return response }
                 requested = response.retryAfter.map { .seconds($0) } ?? .zero
             } catch {
-                guard error.outcome.isPassing else { throw error }
-                requested = .zero
+                // Other failures are not likely to pass soon.
+                switch error.outcome {
+                case .notReached(_, timedOut: false), .indeterminate(_, timedOut: false):
+                    requested = .zero
+                default: throw error
+                }
             }
             requests.wait(max(pause, min(requested, Self.longestPause)))
         }
@@ -134,17 +138,5 @@ struct MultipartUpload {
     private func nonsense(_ what: String) -> NotStored {
         let reason = "\(requests.purpose): the store sent \(what); check which server listens there"
         return NotStored(outcome: .deferred(reason: reason))
-    }
-}
-
-extension AttemptOutcome {
-    /// Whether the failure is likely to pass soon.
-    fileprivate var isPassing: Bool {
-        switch self {
-        case .notReached(_, let timedOut), .indeterminate(_, let timedOut): !timedOut
-        case .responded, .notTried, .noRoom, .deferred, .redirected, .notForwarded, .abandoned,
-            .undelivered:
-            false
-        }
     }
 }

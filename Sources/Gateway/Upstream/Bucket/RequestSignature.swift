@@ -37,17 +37,11 @@ struct RequestSignature {
 
     /// Adds the signature to the fields of a request.
     ///
-    /// Each name in `fields` must occur once, and no value may contain a run of spaces. The path segments of `target`,
-    /// and the names and values of its query, must be percent-encoded except for unreserved characters. The query must
-    /// be sorted and have `=` after each name.
-    func signed(
-        _ fields: HTTPFields,
-        _ method: HTTPRequest.Method,
-        _ target: String,
-        host: String,
-        _ content: SignedContent
-    ) -> HTTPFields {
-        var fields = fields
+    /// Each name in the fields must occur once, and no value may contain a run of spaces. The path segments of the
+    /// target, and the names and values of its query, must be percent-encoded except for unreserved characters. The
+    /// query must be sorted and have `=` after each name.
+    func sign(_ request: inout UpstreamRequest, host: String, _ content: SignedContent) {
+        var fields = request.fields
         fields[.host] = host
         fields[.amzDate] = stamp
         fields[.amzContentSHA256] = content.text
@@ -55,9 +49,9 @@ struct RequestSignature {
         let lines = fields.map { (name: $0.name.canonicalName, value: $0.value) }
             .sorted { $0.name.utf8.lexicographicallyPrecedes($1.name.utf8) }
         let names = lines.map(\.name).joined(separator: ";")
-        let parts = target.split(separator: "?", maxSplits: 1)
+        let parts = request.target.split(separator: "?", maxSplits: 1)
         let canonical =
-            [method.rawValue, String(parts[0]), parts.count > 1 ? String(parts[1]) : ""]
+            [request.method.rawValue, String(parts[0]), parts.count > 1 ? String(parts[1]) : ""]
             + lines.map { "\($0.name):\($0.value)" } + ["", names, content.text]
         let scope = "\(stamp.prefix(8))/\(region)/s3/aws4_request"
         let text = [
@@ -68,7 +62,7 @@ struct RequestSignature {
         fields[.authorization] =
             "\(Self.algorithm) Credential=\(key.id)/\(scope),SignedHeaders=\(names),"
             + "Signature=\(signature)"
-        return fields
+        request.fields = fields
     }
 
     /// `time` in the form that AWS uses, such as `20261121T123100Z`.
@@ -82,6 +76,25 @@ struct RequestSignature {
     private static func digest(_ text: String) -> [UInt8] {
         let bytes = Array(text.utf8)
         return SHA256.digest(bytes.span.bytes)
+    }
+}
+
+extension UpstreamContent {
+    /// Computes the SHA-256 of the content (32 bytes) in constant memory, and calls `onProgress` repeatedly.
+    ///
+    /// - Throws: the errors of reading the content, or `ContentLengthMismatch`.
+    func digest(_ onProgress: () -> Void) throws -> [UInt8] {
+        let digest = RunningDigest(.sha256)
+        guard let source = ContentSource(self) else { return digest.finish() }
+        let size = Int(min(1 << 20, source.length ?? 1 << 20))
+        let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: size, alignment: 4096)
+        defer { buffer.deallocate() }
+        while true {
+            let count = try source.read(into: buffer)
+            guard count > 0 else { return digest.finish() }
+            digest.update(UnsafeRawBufferPointer(rebasing: buffer[..<count]))
+            onProgress()
+        }
     }
 }
 

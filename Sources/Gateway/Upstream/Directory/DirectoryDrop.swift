@@ -15,14 +15,33 @@ package import SpoolgatePosix
 import SpoolgateTextFormats
 import SpoolgateUploadProtocol
 
-struct DirectoryDrop {
+/// A directory as a store: each upload becomes a file, next to a JSON record.
+///
+/// The setting is `directory:/path`.
+package struct DirectoryDrop: Store, UpstreamAccess {
     let path: String
+
+    package static var scheme: String { "directory" }
+    package static var kind: String { "a directory:" }
+    package var text: String { "directory:\(path)" }
+    package var description: String { "directory \(path)" }
+    package var directory: String? { path }
+
+    init(path: String) { self.path = path }
+
+    /// Parses an absolute path.
+    package init(address: Substring) throws(UpstreamTargetError) {
+        path = try UpstreamTarget.absolute(address, scheme: Self.scheme, example: "/srv/incoming")
+    }
+
+    /// Opens nothing; each attempt opens the directory.
+    package func access(_ settings: UpstreamSettings) -> any UpstreamAccess { self }
 
     /// Stores an upload; the sink receives 201 when it is stored, or 405 if the request is not an upload.
     ///
     /// On return, both files are durable if the promise covers power failures.
-    func attempt(_ request: UpstreamRequest, sink: any ResponseSink) -> AttemptOutcome {
-        let purpose = request.purpose(at: "directory:\(path)")
+    package func attempt(_ request: UpstreamRequest, sink: any ResponseSink) -> AttemptOutcome {
+        let purpose = request.purpose(at: text)
         do {
             var response = Response.onlyUploads
             if let upload = request.upload {
@@ -32,19 +51,10 @@ struct DirectoryDrop {
                 }
             }
             return response.give(to: sink, respondingTo: request, purpose: purpose)
-        } catch let error as SystemError where error.isFull {
-            return .noRoom(reason: "\(purpose): \(error); \(error.roomRemedy)")
-        } catch let error as SystemError {
-            return .notReached(
-                reason:
-                    "\(purpose): \(error); check that the directory exists and this user may write to it"
-            )
-        } catch let error as DropContentError {
-            return .abandoned(
-                reason: "\(purpose): cannot read the content: \(error.underlying)"
-            )
         } catch {
-            return .abandoned(reason: "\(purpose): \(error)")
+            let reason = "\(purpose): \(DropFiles.reason(of: error))"
+            guard let error = error as? SystemError else { return .abandoned(reason: reason) }
+            return error.isFull ? .noRoom(reason: reason) : .notReached(reason: reason)
         }
     }
 
@@ -86,6 +96,13 @@ struct DirectoryDrop {
         // of changes.
         try files.sync()
         return .stored(upload, name: name, length: length)
+    }
+}
+
+extension UpstreamTarget {
+    /// A directory as a target.
+    package static func directory(path: String) -> UpstreamTarget {
+        .store(DirectoryDrop(path: path))
     }
 }
 

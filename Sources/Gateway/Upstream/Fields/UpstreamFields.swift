@@ -189,22 +189,23 @@ package enum UpstreamFields {
     /// Adds the client's `Upload-Metadata` as fields, unless another field has the name.
     ///
     /// A pair replaces only a general `Content-Type` of the client. No pair returns as a field that the authorizer has
-    /// removed; `granted` has the names. Names that differ only in `_` and `-` are equal to many applications.
+    /// removed. Names that differ only in `_` and `-` are equal to many applications.
     ///
     /// The file's name becomes `Content-Disposition` (RFC 6266, RFC 8187), and its type `Content-Type`. Each other pair
     /// becomes a percent-encoded field if `policy` enables that.
-    package static func add(
-        _ metadata: UploadMetadata,
-        name: ClientFileName,
-        in fields: inout HTTPFields,
-        granted: [HTTPField.Name] = [],
+    package static func addMetadata(
+        of creation: RequestHead,
+        to fields: inout HTTPFields,
         policy: FieldPolicy
     ) {
-        let removed = Set(granted.map(\.folded))
+        guard creation.fields.contains(.uploadMetadata) else { return }
+        let metadata = UploadMetadata(creation.fields)
+        let removed = Set(creation.granted.map(\.folded))
         if metadata["filename"] != nil, !fields.contains(.contentDisposition),
             !removed.contains(HTTPField.Name.contentDisposition.canonicalName),
             !policy.strip.contains(.contentDisposition)
         {
+            let name = ClientFileName(target: creation.target, fields: creation.fields)
             fields[.contentDisposition] =
                 "attachment; filename*=UTF-8''" + PercentText.encode(name.text)
         }

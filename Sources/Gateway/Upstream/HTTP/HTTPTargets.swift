@@ -8,7 +8,7 @@ import SpoolgatePosix
 /// The targets of one upstream over HTTP.
 ///
 /// Thread-safe. Keeps its connections open and reuses them.
-final class HTTPTargets: Sendable {
+final class HTTPTargets: UpstreamAccess {
     private let places: [Place]
     private let order: TargetOrder
     private let settings: UpstreamSettings
@@ -85,9 +85,7 @@ extension UpstreamLocation {
             isSecure: isSecure,
             connectTimeout: settings.connectTimeout
         )
-        endpoint.certificateAuthority = settings.certificateAuthority
-        endpoint.clientCertificate = settings.clientCertificate
-        endpoint.clientKey = settings.clientKey
+        endpoint.tls = settings.tls
         return endpoint
     }
 }
