@@ -8,13 +8,18 @@ import SpoolgatePosix
 
 /// The metrics of the daemons that have ended.
 final class Reports {
-    private(set) var outcomes: [RouteMetrics.Outcome: Int] = [:]
+    private var ended: [Metrics] = []
 
-    func add(_ metrics: Metrics) {
-        for (_, counts) in metrics.routes {
+    /// Counted at the end only: a thread of a daemon that has crashed may still count what it has reported.
+    var outcomes: [RouteMetrics.Outcome: Int] {
+        var outcomes: [RouteMetrics.Outcome: Int] = [:]
+        for (_, counts) in ended.flatMap(\.routes) {
             for (outcome, _, count) in counts.outcomes { outcomes[outcome, default: 0] += count }
         }
+        return outcomes
     }
+
+    func add(_ metrics: Metrics) { ended.append(metrics) }
 }
 
 /// One line of the file of events.

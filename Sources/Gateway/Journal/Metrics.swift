@@ -174,14 +174,18 @@ package final class RouteMetrics: Sendable {
 
         /// Creates the name of a method, or `other` if the method is not counted separately.
         package init(_ method: HTTPRequest.Method) {
-            let place = Self.counted.firstIndex(of: method)
-            self = place.flatMap { Self(rawValue: $0 + 1) } ?? .other
+            self =
+                switch method {
+                case .get: .get
+                case .head: .head
+                case .post: .post
+                case .put: .put
+                case .patch: .patch
+                case .delete: .delete
+                case .options: .options
+                default: .other
+                }
         }
-
-        /// The methods of the cases after `other`, in their order.
-        private static let counted: [HTTPRequest.Method] = [
-            .get, .head, .post, .put, .patch, .delete, .options,
-        ]
 
         package var label: String { self == .other ? "other" : "\(self)".uppercased() }
     }

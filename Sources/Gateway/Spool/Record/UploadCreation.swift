@@ -31,9 +31,9 @@ package struct UploadCreation: Sendable, Equatable {
     package var isRepeatable = false
     package var promise = UploadPromise.powerCut
     /// The kind of upload derived from `head`; stored because every request needs it.
-    package private(set) var kind = UploadKind()
+    package private(set) var kind: UploadKind
     /// The client against whose limits the upload counts; stored because every step needs it.
-    package private(set) var client = ClientName(owner: nil, address: nil)
+    package private(set) var client: ClientName
 
     /// The owner from either source, or nil if unknown.
     package var principal: ExactText? { owner ?? authorizedOwner }
@@ -56,9 +56,16 @@ extension UploadCreation {
         created: WallTime
     ) {
         // The compiler's initialiser is faster: one that sets each member copies the result at its end.
-        self.init(id: id, route: route, owner: owner, head: head, scheme: nil, created: created)
-        self.remoteAddress = remoteAddress
-        derive()
+        self.init(
+            id: id,
+            route: route,
+            owner: owner,
+            head: head,
+            remoteAddress: remoteAddress,
+            created: created,
+            kind: UploadKind(of: head),
+            client: ClientName(owner: owner, address: remoteAddress)
+        )
     }
 }
 
