@@ -107,7 +107,10 @@ struct ClientTests {
     // Long because each cut is followed by the pause of a real client, in every version.
     @Test(
         "each way of uploading, cut at random places, is delivered once and byte-identical",
-        arguments: Portion.ofThisRun.taken(from: [nil, 3, 4, 5, 6, 7, 8, 9, 10] as [Int?], of: 3)
+        arguments: Portion.ofThisRun.taken(
+            from: [nil] + Upload.Options.interopVersions.map(Optional.init),
+            of: 3
+        )
     )
     func cutAtRandomPlaces(version: Int?) async throws {
         let world = try ClientWorld()

@@ -17,7 +17,7 @@ struct LighttpdTests {
 
     @Test(
         "a client that sends all content at once resumes at the 104's offset",
-        arguments: [3, 5, 6, 8, 9, 10]
+        arguments: OptimisticClient.versions
     )
     func resumesFromInterim(version: Int) throws {
         let sandbox = try Sandbox(front: .lighttpd)

@@ -2,6 +2,7 @@
 
 import Foundation
 import SpoolgateTestSupport
+import SpoolgateUploadProtocol
 import Testing
 
 @Suite("A lost final response")
@@ -21,8 +22,7 @@ struct LostResponseTests {
         }
 
         static let all =
-            ([3, 4, 5, 6, 7, 8, 9, 10] as [Int?]).map { Speaker(version: $0) }
-            + [Speaker(version: nil)]
+            Dialect.versions.map { Speaker(version: $0) } + [Speaker(version: nil)]
     }
 
     private static let content = Data((0..<300_000).map { UInt8(truncatingIfNeeded: $0 / 7) })

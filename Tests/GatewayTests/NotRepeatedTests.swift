@@ -14,6 +14,8 @@ import Testing
 @testable import SpoolgateSpool
 
 @Suite struct NotRepeatedTests {
+    private static let newest = Dialect.versions.upperBound
+
     @Test("an unknown outcome is 424, the second time too")
     func unknown() throws {
         let origin = try QueueScene.origin([.breaksOff])
@@ -50,29 +52,36 @@ import Testing
         "an alias serves an unknown version, with its 104, until a reload removes it"
     )
     func alias() throws {
-        let test = try GatewayUnderTest { settings, _ in settings.interopAliases = [11: 10] }
+        let unknown = Self.newest + 1
+        let test = try GatewayUnderTest { settings, _ in
+            settings.interopAliases = [unknown: Self.newest]
+        }
         func create() -> ScriptedExchange.Record {
-            test.serve(.creation(["x"], complete: false, version: 11))
+            test.serve(.creation(["x"], complete: false, version: unknown))
         }
         let served = create()
-        #expect(served.interims.first?.fields[.uploadDraftInteropVersion] == "11")
-        #expect(served[.uploadDraftInteropVersion] == "11")
+        #expect(served.interims.first?.fields[.uploadDraftInteropVersion] == "\(unknown)")
+        #expect(served[.uploadDraftInteropVersion] == "\(unknown)")
         test.reload { $0.interopAliases = [:] }
         #expect(create().interims.isEmpty)
     }
 
     @Test("an unknown version is logged once, with the setting that serves it")
     func unknownVersion() throws {
-        let test = try GatewayUnderTest { settings, _ in settings.interopAliases = [13: 10] }
-        for version in [11, 11, 12, 13, 10, 999_999] {
+        let newest = Self.newest
+        let (next, later, aliased) = (newest + 1, newest + 2, newest + 3)
+        let test = try GatewayUnderTest { settings, _ in
+            settings.interopAliases = [aliased: newest]
+        }
+        for version in [next, next, later, aliased, newest, 999_999] {
             _ = test.serve(.creation(["x"], complete: false, version: version))
         }
         _ = test.serve(.creation(["x"], complete: false, version: nil))
         let line = "unknown interop version"
-        #expect(test.log.values(of: "version", in: line) == ["11", "12"])
+        #expect(test.log.values(of: "version", in: line) == ["\(next)", "\(later)"])
         #expect(
             test.log.values(of: "setting", in: line)
-                == ["interop-alias: {11: 10}", "interop-alias: {12: 10}"]
+                == [next, later].map { "interop-alias: {\($0): \(newest)}" }
         )
         #expect(test.log.level(of: line) == .warning)
     }

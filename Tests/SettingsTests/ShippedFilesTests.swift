@@ -10,10 +10,11 @@ import Testing
 @testable import SpoolgateSettings
 
 @Suite struct ShippedFilesTests {
+    private static let repository = URL(filePath: #filePath)
+        .deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
+
     private static func text(_ path: String) throws -> String {
-        let repository = URL(filePath: #filePath)
-            .deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
-        return try String(contentsOf: repository.appending(path: path), encoding: .utf8)
+        try String(contentsOf: repository.appending(path: path), encoding: .utf8)
     }
 
     /// Whether two texts are the same setting: `24h` and `1d` are.
@@ -232,18 +233,28 @@ import Testing
 
     // MARK: Versions
 
-    @Test(
-        "each page that names the interop versions names the supported ones",
-        arguments: [
-            "docs/CLIENT.md", "docs/OPERATIONS.md", "deploy/man/spoolgate-upload.1",
-            "deploy/man/spoolgate.8", "deploy/man/spoolgate.yaml.5",
+    @Test("one page of each program names the interop versions, and names the supported ones")
+    func versions() throws {
+        let newest = "\(Dialect.versions.upperBound)"
+        let typed = [
+            "deploy/man/spoolgate-upload.1": "none ;\nthe default is \(newest).",
+            "deploy/man/spoolgate.8": "interop version \(newest),",
         ]
-    )
-    func versions(page: String) throws {
-        let first = Dialect.versions.lowerBound
-        let named = try Self.text(page).matches(of: /\b([0-9]+) to ([0-9]+)\b/)
-            .filter { $0.1 == "\(first)" }.map(\.2)
-        #expect(!named.isEmpty)
-        #expect(named.allSatisfy { $0 == "\(Dialect.versions.upperBound)" }, "\(named)")
+        for page in try Self.pages() {
+            let text = try Self.text(page)
+            let ranges = text.matches(of: /\b([0-9]+) to ([0-9]+)\b/)
+                .filter { $0.1 == "\(Dialect.versions.lowerBound)" }.map(\.2)
+            #expect(ranges.isEmpty == (typed[page] == nil), "\(page): \(ranges)")
+            #expect(ranges.allSatisfy { $0 == newest }, "\(page): \(ranges)")
+            if let example = typed[page] { #expect(text.contains(example), "\(page)") }
+        }
+    }
+
+    /// The paths of all pages: the manual, and the Markdown of the root and `docs`.
+    private static func pages() throws -> [String] {
+        try ["", "docs/", "docs/decisions/", "deploy/man/"].flatMap { folder in
+            try FileManager.default.contentsOfDirectory(atPath: repository.path() + folder)
+                .filter { $0.hasSuffix(".md") || folder == "deploy/man/" }.map { folder + $0 }
+        }.filter { $0 != "CHANGELOG.md" }
     }
 }

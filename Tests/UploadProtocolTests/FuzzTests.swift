@@ -110,8 +110,8 @@ struct FuzzTests {
         ":NQ==:", "@5", "5;", "5;A=1", "(5)", "?2", "true", "yes", "? 1", "?1,", "\u{660}", "％",
     ]
 
-    @Test("a malformed field changes nothing", arguments: malformed, 3...11)
-    func malformedIsAbsent(value: String, version: Int) {
+    @Test("a malformed field changes nothing", arguments: malformed, 3...Version.newest + 1)
+    func malformedIsAbsent(value: String, version: Int64) {
         let id = UploadID(high: 3, low: 4)
         let marker: HTTPField.Name = version == 3 ? .uploadIncomplete : .uploadComplete
         let sound: HTTPFields = [
