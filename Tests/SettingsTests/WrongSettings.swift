@@ -1,7 +1,37 @@
 // Invalid settings, each with its error's exact position and message.
 
+import SpoolgateUploadProtocol
+
+@testable import SpoolgateSettings
+@testable import SpoolgateUpstream
+
 extension SettingsTests {
     static let wrongTexts = wrongKeys + wrongValues + wrongForms + wrongFields + wrongYAML
+
+    /// The list of the valid names in a section, whose keys are `keys`.
+    private static func valid(_ keys: [String]) -> String {
+        var names: [Substring] = []
+        for name in keys.map({ $0.prefix { $0 != "." } }) where !names.contains(name) {
+            names.append(name)
+        }
+        return "valid settings: " + names.joined(separator: ", ")
+    }
+
+    private static func valid(ofRoute section: String) -> String {
+        let keys = RouteSettings.keys.map(\.name).filter { $0.hasPrefix("\(section).") }
+        return valid(keys.map { String($0.dropFirst(section.count + 1)) })
+    }
+
+    private static let schemes: String = {
+        let stores = UpstreamTarget.stores.map { "\($0.scheme):" }
+        return (["http://", "https://", "unix:"] + stores.dropLast()).joined(separator: ", ")
+            + stores.suffix(1).map { " or \($0)" }.joined()
+    }()
+
+    private static let newest = Dialect.versions.upperBound
+    private static let aliasForm =
+        "expected an unknown version, such as \(newest + 1), mapped to one of "
+        + "\(Dialect.versions.lowerBound) to \(newest)"
 
     private static let wrongKeys = [
         Wrong(
@@ -10,9 +40,8 @@ extension SettingsTests {
         ),
         Wrong(
             "storage: {}\n",
-            "1:1: storage: unknown setting; valid settings: listen, socket-mode, socket-group, "
-                + "admin-listen, node, log-level, log-queries, spool, threads, clients, timeouts, delivery, interim, interop-alias, "
-                + "correlation-field, events, routes"
+            "1:1: storage: unknown setting; "
+                + valid(Settings.keys.map(\.name) + ["routes"])
         ),
         Wrong(
             "routes: {a: {annonymous: allow}}\n",
@@ -29,14 +58,12 @@ extension SettingsTests {
                 + "route's name"
         ),
         Wrong(
-            "interop-alias: {10: 9}\n",
-            "1:21: interop-alias.10: expected an unknown version, such as 11, mapped to one of "
-                + "3 to 10"
+            "interop-alias: {\(newest): 9}\n",
+            "1:21: interop-alias.\(newest): \(aliasForm)"
         ),
         Wrong(
-            "interop-alias: {11: 12}\n",
-            "1:21: interop-alias.11: expected an unknown version, such as 11, mapped to one of "
-                + "3 to 10"
+            "interop-alias: {\(newest + 1): \(newest + 2)}\n",
+            "1:21: interop-alias.\(newest + 1): \(aliasForm)"
         ),
         Wrong(
             "spool.reserve: 1GiB\n",
@@ -62,13 +89,11 @@ extension SettingsTests {
         ),
         Wrong(
             "routes:\n  a:\n    limits: {max: 1B}\n",
-            "3:14: routes.a.limits.max: unknown setting; valid settings: max-size, min-size, "
-                + "max-append-size, max-age"
+            "3:14: routes.a.limits.max: unknown setting; \(valid(ofRoute: "limits"))"
         ),
         Wrong(
             "routes: {a: {queue: {backoff: 1s}}}\n",
-            "1:22: routes.a.queue.backoff: unknown setting; valid settings: maximum-concurrent, "
-                + "minimum-backoff, maximum-backoff, lifetime, failed-retention, maximum-hold-size"
+            "1:22: routes.a.queue.backoff: unknown setting; \(valid(ofRoute: "queue"))"
         ),
         Wrong(
             "spool: {directory: /a}\nspool: {reserve: 0}\n",
@@ -102,8 +127,7 @@ extension SettingsTests {
         ),
         Wrong(
             "routes: {a: {authorize: {url: ask.example}}}\n",
-            "1:31: routes.a.authorize.url: 'ask.example': it must begin with http://, https://, "
-                + "unix:, directory: or s3:"
+            "1:31: routes.a.authorize.url: 'ask.example': it must begin with \(schemes)"
         ),
         Wrong(
             "routes: {a: {authorize: {cache: 1s}}}\n",
@@ -211,8 +235,7 @@ extension SettingsTests {
         ),
         Wrong(
             "routes: {a: {upstream: [\"http://b\", x]}}\n",
-            "1:37: routes.a.upstream: 'x': it must begin with http://, https://, unix:, directory: "
-                + "or s3:"
+            "1:37: routes.a.upstream: 'x': it must begin with \(schemes)"
         ),
         Wrong(
             "routes: {a: {upstream: [[x]]}}\n",
@@ -414,8 +437,7 @@ extension SettingsTests {
         ),
         Wrong(
             "routes: {a: {fields: {add: {}}}}\n",
-            "1:23: routes.a.fields.add: unknown setting; valid settings: forward, strip, set, "
-                + "metadata-prefix"
+            "1:23: routes.a.fields.add: unknown setting; \(valid(ofRoute: "fields"))"
         ),
         Wrong(
             "routes: {a: {forwarding: via}}\n",
