@@ -1,8 +1,7 @@
 // The daemon's settings: one row per key, in the order in which `check` prints them.
 //
-// A new setting needs a property of Settings with its default and a row here (for a route: RouteSettings and
-// RouteSettings+Keys), an entry of spoolgate.yaml(5) and a line of deploy/spoolgate.yaml. Tests compare all four, and
-// Tests/GatewayTests/Gate tries each setting of a route.
+// A new setting needs a property of Settings with its default, a row here, an entry of spoolgate.yaml(5) and a line of
+// deploy/spoolgate.yaml. Tests compare all four.
 
 import Logging
 import SpoolgateCurl

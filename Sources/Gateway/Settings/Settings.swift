@@ -1,4 +1,4 @@
-// Every setting: its type, unit and default. The keys and ranges are in Settings+Keys and RouteSettings+Keys.
+// Every setting: its type, unit and default. The keys and ranges are in Settings+Keys; routes have RouteSettings.
 
 package import HTTPTypes
 package import Logging
