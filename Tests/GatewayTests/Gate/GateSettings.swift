@@ -1,4 +1,6 @@
-// The route settings that test the gate; a test fails until every key of `RouteSettings.keys` has a value here.
+// The route settings that test the gate, some for each key of `RouteSettings.keys`.
+//
+// A key without a row gets values of its own; it needs a row only if a test finds none.
 
 import HTTPTypes
 import SpoolgateCurl
@@ -30,7 +32,51 @@ struct GateSetting: Sendable {
         values.map { value in GateSetting(key) { route, _ in route[keyPath: path] = value } }
     }
 
-    static let all: [GateSetting] = [
+    static let all =
+        rows
+        + RouteSettings.keys.filter { key in !rows.contains { $0.key == key.name } }.flatMap(
+            derived
+        )
+
+    /// Values for a key: texts that change the default, out of a few of each kind, or else out of the words by which
+    /// the setting refuses those.
+    static func derived(_ key: SettingsKey<RouteSettings>) -> [GateSetting] {
+        var words: [String] = []
+        func changes(_ texts: [String]) -> [GateSetting] {
+            var routes = [RouteSettings()]
+            return texts.compactMap { text in
+                var route = RouteSettings()
+                do throws(SettingsError) {
+                    try set(key, text, in: &route)
+                } catch {
+                    words += error.reason.split { !$0.isLetter && !$0.isNumber && $0 != "-" }
+                        .map(String.init)
+                    return nil
+                }
+                guard !routes.contains(route) else { return nil }
+                routes.append(route)
+                return GateSetting(key.name) { route, _ in try? set(key, text, in: &route) }
+            }
+        }
+        let plain = changes([
+            "true", "false", "1", "1h", "1MiB", "/x", "/x/", "a", "x-a-", "X-A", "{X-A: b}",
+            "{X-Amz-Acl: b}", "unix:/x", "https://a.test",
+        ])
+        return plain.isEmpty ? changes(words) : plain
+    }
+
+    /// Sets a key as a settings file does.
+    private static func set(
+        _ key: SettingsKey<RouteSettings>,
+        _ text: String,
+        in route: inout RouteSettings
+    ) throws(SettingsError) {
+        guard let node = try YAMLDocument.root(of: text, file: "") else { return }
+        let value = SettingsValue(file: "", name: key.name, node: node)
+        try SettingsKey.take([key.name: value], by: [key], into: &route)
+    }
+
+    private static let rows: [GateSetting] = [
         [
             GateSetting("upstream") { $0.upstream.targets = [.directory(path: $1.drop)] },
             GateSetting("upstream") { route, places in

@@ -70,6 +70,20 @@ struct GateTests {
         #expect(world.requests > 1_000)
     }
 
+    @Test("every setting would get values without a row, which change it")
+    func derived() throws {
+        let world = try GateWorld()
+        for key in RouteSettings.keys {
+            let values = GateSetting.derived(key)
+            #expect(!values.isEmpty, "\(key.name)")
+            for value in values {
+                var route = RouteSettings()
+                value.change(&route, world.places)
+                #expect(value.key == key.name && route != RouteSettings(), "\(key.name)")
+            }
+        }
+    }
+
     @Test("settings that stream uploads contradict every setting that needs the whole")
     func contradictions() throws {
         let world = try GateWorld()
