@@ -59,6 +59,13 @@ struct RecordTests {
         creation.authorizedOwner = "bob"
         creation.maxSize = 7
         creation.head.contentLength = .known(5)
+        let plain = UploadCreation(
+            id: .random(),
+            route: "",
+            head: RequestHead(method: .get, target: "", fields: [:]),
+            created: .now
+        )
+        Self.expectDifferent(creation, plain, except: ["kind"])
         let lines = """
             spoolgate-record 2
             id \(Self.id)
@@ -81,6 +88,13 @@ struct RecordTests {
             """
         let text = String(decoding: creation.recordText, as: UTF8.self)
         #expect(text.replacing(/sum [0-9a-f]{8}/, with: "sum ") == lines)
+        let recorded = try UploadCreation.read(recordText: creation.recordText[...], of: Self.id)
+        #expect(recorded?.0 == creation)
+        let page = try Self.page()
+        let names = lines.split(separator: "\n").dropFirst().compactMap {
+            $0.split(separator: " ").first
+        }
+        #expect(page.lines == names.filter { $0 != "field" && $0 != "sum" })
         var state = RecordState(sequence: 6, queue: .hold, writer: "w", durable: 1, length: 2)
         (state.attempts, state.response, state.completion) = (3, 10240..<10250, 9600..<9700)
         state.whole = WallTime(seconds: 4)
@@ -89,9 +103,14 @@ struct RecordTests {
         (state.then, state.cause, state.verified, state.final) = (.hold, .failed, 8, Self.id)
         state.accepted = WallTime(seconds: 9)
         state.reason = "r"
-        #expect(
+        Self.expectDifferent(state, RecordState(), except: ["status"])
+        let written = try #require(
             Checksum.verified(state.slot(for: Self.id)[...], for: Self.id)
                 .map { String(decoding: $0, as: UTF8.self) }
+        )
+        #expect(page.words == written.split(separator: " ").map { $0.prefix { $0 != "=" } })
+        #expect(
+            written
                 == "sequence=6 state=hold writer=w durable=1 length=2 attempts=3 response=10240+10"
                 + " completion=9600+100 whole=4 next=5 until=6 then=hold cause=failed verified=8"
                 + " final=\(Self.id) accepted=9 reason=r"
@@ -102,6 +121,35 @@ struct RecordTests {
             String(decoding: empty, as: UTF8.self)
                 == "sequence=0 state=incoming writer= durable=- length=- attempts=0 response=- "
         )
+    }
+
+    /// Requires that each property differs, so that no row of a record is missing from a test.
+    private static func expectDifferent<T>(_ value: T, _ plain: T, except names: Set<String>) {
+        for (one, other) in zip(
+            Mirror(reflecting: value).children,
+            Mirror(reflecting: plain).children
+        )
+        where !names.contains(one.label ?? "") {
+            #expect("\(one.value)" != "\(other.value)", "\(one.label ?? "") is not set")
+        }
+    }
+
+    /// The names that spoolgate-spool(5) gives the lines of a creation and the words of a state, in the order of
+    /// writing.
+    private static func page() throws -> (lines: [Substring], words: [Substring]) {
+        let page = try String(
+            contentsOf: URL(filePath: #filePath).deletingLastPathComponent()
+                .appending(path: "../../deploy/man/spoolgate-spool.5"),
+            encoding: .utf8
+        )
+        let creation = try #require(
+            page.firstMatch(of: /The creation is the line\n([\s\S]*?)omitted/)
+        )
+        let lines = creation.1.split(separator: "\n").filter { $0.hasPrefix(".Ar ") }
+            .flatMap { $0.split(separator: " ").dropFirst().filter { $0 != "," } }
+        var words = page.matches(of: /\.It Ar ([a-z-]+) Ta/).map(\.1).filter { $0 != "reason" }
+        words = ["sequence"] + words + ["reason"]
+        return (lines, words)
     }
 
     private static func fields(_ lines: [(String, [UInt8])]) -> HTTPFields {

@@ -36,24 +36,6 @@ struct UnreadableRecord: Error, Equatable {
 extension UploadCreation {
     private static let firstLine: StaticString = "spoolgate-record 2"
 
-    /// The lines of the creation, except those of the fields, in the order of writing.
-    private mutating func visit(_ lines: inout (some RecordRows & ~Copyable)) {
-        lines.row("id", &id)
-        lines.row("route", &route)
-        lines.row("owner", ifSet: &owner)
-        lines.row("authorized-owner", ifSet: &authorizedOwner)
-        lines.row("max-size", ifSet: &maxSize)
-        lines.row("method", &head.method)
-        lines.row("target", &head.target)
-        lines.row("content-length", ifSet: &head.contentLength.recordedCount)
-        lines.row("resource", &resourcePath)
-        lines.row("remote", ifSet: &remoteAddress)
-        lines.row("scheme", ifSet: &scheme)
-        lines.row("created", &created)
-        lines.row("repeatable", &isRepeatable)
-        lines.row("promise", &promise)
-    }
-
     var recordText: [UInt8] {
         var writer = LineWriter()
         writer.add(line: Self.firstLine)
@@ -117,13 +99,6 @@ extension UploadCreation {
         }
         if let unknown { throw .newer(unknown) }
         derive()
-    }
-}
-
-extension ContentLength {
-    fileprivate var recordedCount: Int64? {
-        get { count }
-        set { self = newValue.map { .known($0) } ?? .unknown }
     }
 }
 

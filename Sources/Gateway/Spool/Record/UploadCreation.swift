@@ -7,7 +7,7 @@ package import SpoolgateUploadProtocol
 
 /// The properties of an upload that never change after its creation.
 ///
-/// A new property needs a row in `visit`.
+/// A new property needs a row in `visit`, and its name in spoolgate-spool(5).
 package struct UploadCreation: Sendable, Equatable {
     package internal(set) var id: UploadID
     package var route: String
@@ -35,6 +35,24 @@ package struct UploadCreation: Sendable, Equatable {
     /// The client against whose limits the upload counts; stored because every step needs it.
     package private(set) var client: ClientName
 
+    /// The lines of the creation, except those of the fields, in the order of writing.
+    mutating func visit(_ lines: inout (some RecordRows & ~Copyable)) {
+        lines.row("id", &id)
+        lines.row("route", &route)
+        lines.row("owner", ifSet: &owner)
+        lines.row("authorized-owner", ifSet: &authorizedOwner)
+        lines.row("max-size", ifSet: &maxSize)
+        lines.row("method", &head.method)
+        lines.row("target", &head.target)
+        lines.row("content-length", ifSet: &head.contentLength.recordedCount)
+        lines.row("resource", &resourcePath)
+        lines.row("remote", ifSet: &remoteAddress)
+        lines.row("scheme", ifSet: &scheme)
+        lines.row("created", &created)
+        lines.row("repeatable", &isRepeatable)
+        lines.row("promise", &promise)
+    }
+
     /// The owner from either source, or nil if unknown.
     package var principal: ExactText? { owner ?? authorizedOwner }
 
@@ -42,6 +60,13 @@ package struct UploadCreation: Sendable, Equatable {
     mutating func derive() {
         kind = UploadKind(of: head)
         client = ClientName(owner: owner, address: remoteAddress)
+    }
+}
+
+extension ContentLength {
+    fileprivate var recordedCount: Int64? {
+        get { count }
+        set { self = newValue.map { .known($0) } ?? .unknown }
     }
 }
 
