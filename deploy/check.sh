@@ -149,14 +149,17 @@ else
     printf "skip  the size of the page's module (deploy/install-dependencies.sh test)\\n"
 fi
 
-# lighttpd requires its directories, so they are moved; no server is started.
-lighttpd_accepts() {
-    mkdir -p "$scratch/uploads" &&
-        sed "/# run: upload-dirs\$/s|\"/[^\"]*\"|\"$scratch/uploads\"|" \
-            deploy/lighttpd.conf >"$scratch/lighttpd.conf" &&
-        lighttpd -tt -f "$scratch/lighttpd.conf"
+# Each other web server checks its file by the command in that file, with the marked lines replaced; none is started.
+accepts() { # file
+    local replaced=$scratch/${1##*/} words
+    mkdir -p "$scratch/uploads" "$scratch/empty" &&
+        sed -e 's|^.*# run: ||' -e "s|STATE/|$scratch/|g; s|PORT|8080|g" "$1" >"$replaced" &&
+        read -r -a words < <(sed -n 's/^# check: //p' "$1") &&
+        [ "${#words[@]}" -gt 0 ] && "${words[@]/#FILE/$replaced}"
 }
-silent=yes check 'lighttpd accepts lighttpd.conf' lighttpd_accepts
+for file in deploy/web-servers/*; do
+    silent=yes check "the web server accepts ${file##*/}" accepts "$file"
+done
 
 silent=yes check 'shellcheck finds no problem in the scripts' shellcheck -x deploy/*.sh deploy/container/*.sh \
     deploy/debian/*.p* nginx/module/*.sh nginx/module/debian/postrm Tests/*.sh Tests/Lab/Power/guest/{ask,init} .ci/run

@@ -26,11 +26,21 @@ enum Front: Equatable {
     case nginxOfNodes([String: String])
     /// The shipped files and the line for an operator's location.
     case nginxWithAdmin
-    /// lighttpd with the shipped configuration, without TLS.
-    case lighttpd
+    /// Another web server with its file of `deploy/web-servers`, without TLS.
+    case other(OtherServer)
 
-    /// Foundation starts programs with most signals blocked, and lighttpd, unlike nginx, does not unblock them.
-    var ending: Int32 { self == .lighttpd ? SIGKILL : SIGTERM }
+    static let lighttpd = Front.other(
+        OtherServer(
+            program: "lighttpd",
+            arguments: ["-D", "-f"],
+            file: "lighttpd.conf",
+            unblocksSignals: false
+        )
+    )
+
+    var ending: Int32 {
+        if case .other(let server) = self, !server.unblocksSignals { SIGKILL } else { SIGTERM }
+    }
 
     private var authorizerPort: UInt16? {
         switch self {
@@ -79,11 +89,10 @@ enum Front: Equatable {
         origin: String?
     ) throws -> Daemon {
         let log = directory.appending(path: "front.log")
-        if self == .lighttpd {
-            let configuration = try LighttpdConfiguration.write(to: directory, port: port)
+        if case .other(let server) = self {
             return try Daemon(
-                Command.find("lighttpd") ?? "lighttpd",
-                ["-D", "-f", configuration],
+                Command.find(server.program) ?? server.program,
+                server.arguments + [try server.configuration(in: directory, port: port)],
                 log: log
             )
         }
@@ -112,6 +121,40 @@ enum Front: Equatable {
             ],
             log: log
         )
+    }
+}
+
+/// A web server of `deploy/web-servers`.
+struct OtherServer: Equatable {
+    let program: String
+    /// The arguments before the path of the configuration.
+    let arguments: [String]
+    /// The name of its file.
+    let file: String
+    /// Foundation starts programs with most signals blocked; a server that does not unblock them must be killed.
+    let unblocksSignals: Bool
+
+    /// Writes the shipped file with the marked lines replaced; returns its path.
+    func configuration(in directory: URL, port: Int) throws -> String {
+        for folder in ["uploads", "empty"] {
+            try FileManager.default.createDirectory(
+                at: directory.appending(path: folder),
+                withIntermediateDirectories: true
+            )
+        }
+        let shipped = Sandbox.root.appending(path: "deploy/web-servers/\(file)")
+        let lines = try String(contentsOf: shipped, encoding: .utf8).split(
+            separator: "\n",
+            omittingEmptySubsequences: false
+        )
+        let text = lines.map { line in
+            guard let mark = line.firstRange(of: "# run: ") else { return String(line) }
+            return String(line[mark.upperBound...]).replacing("PORT", with: "\(port)")
+                .replacing("STATE/", with: "\(directory.path())/")
+        }.joined(separator: "\n")
+        let copy = directory.appending(path: file)
+        try text.write(to: copy, atomically: true, encoding: .utf8)
+        return copy.path()
     }
 }
 
