@@ -235,7 +235,8 @@ final class Client {
         fields[.sim("X-Upload")] = "\(upload.number)"
         if isRude {
             fields[.sim("X-User")] = "admin"
-            fields[.connection] = "close, X-User"
+            // The web server's side removes what the field names.
+            fields[.connection] = upload.number.isMultiple(of: 2) ? "close" : "close, X-User"
             fields[.sim("Spoolgate-Owner")] = "admin"
         }
         var method = self.method
