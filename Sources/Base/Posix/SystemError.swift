@@ -83,14 +83,6 @@ package struct SystemError: Error, Sendable, Equatable, CustomStringConvertible 
     /// Whether the process or the system has run out of descriptors.
     package var isExhausted: Bool { errno == EMFILE || errno == ENFILE }
 
-    /// The reason why `SecretFile` did not read a file; `name` is the file's content, such as `the key`.
-    package func reason(ofSecret name: String) -> String {
-        call == "stat"
-            ? "\(subject) is readable by others, writable by its group, or not a regular file; set its mode to "
-                + "0600 or 0640"
-            : "cannot read \(name): \(self)"
-    }
-
     /// Throws if a call's result is negative; otherwise returns it.
     @discardableResult
     static func check(

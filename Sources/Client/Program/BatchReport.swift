@@ -98,9 +98,9 @@ final class BatchReport: Sendable {
             "end",
             slot,
             [
-                ("status", status.map { .integer(Int64($0)) } ?? .null),
-                ("exit", .integer(Int64(code))), ("reason", reason.map { .string($0) } ?? .null),
-                ("place", place.map { .string($0) } ?? .null), ("before", .boolean(wasTaken)),
+                ("status", .integer(status)),
+                ("exit", .integer(Int64(code))), ("reason", .string(reason)),
+                ("place", .string(place)), ("before", .boolean(wasTaken)),
             ]
         )
         state.updateQuietly { state in

@@ -78,9 +78,9 @@ final class ProgressReport: Sendable {
         report(
             "end",
             [
-                ("status", status.map { .integer(Int64($0)) } ?? .null),
-                ("exit", .integer(Int64(code))), ("reason", reason.map { .string($0) } ?? .null),
-                ("place", place.map { .string($0) } ?? .null),
+                ("status", .integer(status)),
+                ("exit", .integer(Int64(code))), ("reason", .string(reason)),
+                ("place", .string(place)),
             ]
         )
     }

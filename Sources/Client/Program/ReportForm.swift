@@ -30,7 +30,7 @@ extension Transfer.Progress {
     var members: [(name: String, value: JSON)] {
         [
             ("received", .integer(received)), ("sent", .integer(sent)),
-            ("total", total.map { .integer($0) } ?? .null),
+            ("total", .integer(total)),
         ]
     }
 }

@@ -236,8 +236,7 @@ package struct Journal: Sendable {
     package func delivered(_ upload: Upload, status: Int) {
         log.responded(upload, status: status)
         if status < 400 {
-            count(.delivered, upload.creation)
-            metrics[upload.creation.route].delivered.add(Int(upload.offset))
+            count(.delivered, upload.creation).delivered.add(Int(upload.offset))
         } else {
             let reason = "the upstream responded with \(status)"
             countFailure(upload.creation, .delivered, reason: reason)
@@ -302,12 +301,19 @@ package struct Journal: Sendable {
 
     // MARK: Counting
 
-    private func count(_ outcome: RouteMetrics.Outcome, _ creation: UploadCreation?) {
-        guard let creation else { return metrics[Metrics.noRoute].add(outcome, .none) }
+    /// Counts an outcome, and returns the metrics of the upload's route.
+    @discardableResult
+    private func count(
+        _ outcome: RouteMetrics.Outcome,
+        _ creation: UploadCreation?
+    ) -> RouteMetrics {
+        let counts = metrics[creation?.route ?? Metrics.noRoute]
         // An ordinary upload, without a resource, uses neither protocol.
         let dialect: RouteMetrics.DialectName =
-            creation.resourcePath.isEmpty ? .none : creation.kind.family == .tus ? .tus : .ietf
-        metrics[creation.route].add(outcome, dialect)
+            creation?.resourcePath.isEmpty ?? true
+            ? .none : creation?.kind.family == .tus ? .tus : .ietf
+        counts.add(outcome, dialect)
+        return counts
     }
 
     private func countFailure(

@@ -22,3 +22,13 @@ package enum SecretFile {
         return bytes
     }
 }
+
+extension SystemError {
+    /// The reason why `SecretFile` did not read a file; `name` is the file's content, such as `the key`.
+    package func reason(ofSecret name: String) -> String {
+        call == "stat"
+            ? "\(subject) is readable by others, writable by its group, or not a regular file; set its mode to "
+                + "0600 or 0640"
+            : "cannot read \(name): \(self)"
+    }
+}

@@ -92,7 +92,7 @@ package struct FindingCount: Sendable, Equatable {
     /// The counts as shown to people, such as `2 failures, 1 warning.`.
     package var line: String {
         func counted(_ count: Int, _ word: String) -> String {
-            "\(count == 0 ? "no" : "\(count)") \(word)\(count == 1 ? "" : "s")"
+            count == 0 ? "no \(word)s" : "\(count, of: word)"
         }
         return "\(counted(failures, "failure")), \(counted(warnings, "warning"))."
     }

@@ -21,14 +21,11 @@ extension Request {
                         ("upload", .string(id.description)),
                         ("state", .string(summary.stateWord)),
                         ("offset", .integer(summary.offset)),
-                        ("length", summary.length.map { .integer($0) } ?? .null),
+                        ("length", .integer(summary.length)),
                         ("created", .string(creation.created.description)),
-                        ("attempts", .integer(Int64(summary.attempts))),
-                        (
-                            "next-attempt",
-                            summary.nextAttempt.map { .string($0.description) } ?? .null
-                        ),
-                        ("status", summary.status.map { .integer(Int64($0)) } ?? .null),
+                        ("attempts", .integer(summary.attempts)),
+                        ("next-attempt", .string(summary.nextAttempt?.description)),
+                        ("status", .integer(summary.status)),
                     ])
                 )
             )
