@@ -25,6 +25,8 @@ package protocol Store: Sendable, CustomStringConvertible {
     var description: String { get }
     /// The directory that the daemon's user must be able to change; nil if the store is not a directory.
     var directory: String? { get }
+    /// This store if it is on a server; otherwise nil.
+    var onServer: (any ServerStore)? { get }
 
     /// Prepares attempts with these settings.
     func access(_ settings: UpstreamSettings) -> any UpstreamAccess
@@ -33,6 +35,7 @@ package protocol Store: Sendable, CustomStringConvertible {
 extension Store {
     package var place: String { text }
     package var directory: String? { nil }
+    package var onServer: (any ServerStore)? { nil }
 }
 
 /// A store on a server, which the gateway uses with a key.
@@ -61,6 +64,7 @@ package protocol ServerStore: Store {
 
 extension ServerStore {
     package var place: String { UpstreamLocation(base: endpoint).origin }
+    package var onServer: (any ServerStore)? { self }
 }
 
 /// The place of a store's key.

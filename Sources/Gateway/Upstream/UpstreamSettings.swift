@@ -62,7 +62,7 @@ package struct UpstreamSettings: Sendable, Equatable {
     /// The store that is the upstream; nil if the upstream is an application.
     package var store: (any Store)? { targets.first?.store }
     /// The store that is the upstream, if it is on a server.
-    package var serverStore: (any ServerStore)? { store as? any ServerStore }
+    package var serverStore: (any ServerStore)? { store?.onServer }
 
     /// The authorities of the targets over HTTP.
     package var hosts: [String] {

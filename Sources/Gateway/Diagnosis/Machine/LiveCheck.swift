@@ -157,7 +157,7 @@ package struct LiveCheck {
             seen.target = address ?? base
             return connect(to: base, settings, &seen)
         case .store(let store):
-            guard let store = store as? any ServerStore else {
+            guard let store = store.onServer else {
                 return .ok(kind, "\(name): \(store)")
             }
             seen.target = store.shortText
